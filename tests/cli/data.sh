@@ -222,15 +222,19 @@ PY
 check "the sources" grep -qF '| `org/sums` | 50 | 1 |' card/README.md
 check "a file by its name" grep -qF '| `low.jsonl` | 100 | 0.5 |' card/README.md
 check "what was held out" grep -qE '^20 of the records were held out, and [0-9]+ cop(y|ies) of them left out of training\.$' card/README.md
-check "measures of each" grep -qE '^\| `low.jsonl` \| [0-9.]+.* \| [0-9]+ \|$' card/README.md
+check "measures of each" grep -qE '^\| `low.jsonl` \| [0-9.]+ ± [0-9.]+ \| [0-9.]+ ± [0-9.]+ \| [0-9]+ \|$' card/README.md
 check "no path" sh -c '! grep -qF "$0" card/README.md' "$work"
 cp low.jsonl lower.jsonl # a name as long as the other
-# shellcheck disable=SC2086
-run $card --student s --data "$work/lower.jsonl" --data "$work/chats.jsonl" --held-out 20 --out two-card
-for name in lower chats; do
-    check "measures of $name.jsonl" grep -qE "^\\| \`$name.jsonl\` \\| [0-9.]+.* \\| [0-9]+ \\|\$" two-card/README.md
+for folder in "" "$work/"; do
+    into=two-card${folder:+-path}
+    # shellcheck disable=SC2086
+    run $card --student s --data "${folder}lower.jsonl" --data "${folder}chats.jsonl" --held-out 20 --out "$into"
+    for name in lower chats; do
+        check "measures of $name.jsonl" \
+            grep -qE "^\\| \`$name.jsonl\` \\| [0-9.]+ ± [0-9.]+ \\| [0-9.]+ ± [0-9.]+ \\| [0-9]+ \\|\$" "$into/README.md"
+    done
 done
-check "nor is a path in them" sh -c '! grep -qF "$0" two-card/README.md' "$work"
+check "nor is a path in them" sh -c '! grep -qF "$0" two-card-path/README.md' "$work"
 # shellcheck disable=SC2086
 run $card --student s --data sft/data --held-out 4 --out plain-card
 check "no licence and no datasets where none is known" sh -c '! grep -qE "^(license|datasets)" plain-card/README.md'
