@@ -186,7 +186,9 @@ static void test_refused(void **state)
     rt_cache_writer *w;
     rt_foreign_doc d = make_doc(1, 5), none;
     ok(rt_cache_writer_new(&w, c, 0, &case_err));
-    refused(rt_foreign_put(w, &s, &d, &case_err), RT_INVALID, "without targets");
+    const rt_cache_section wrong[] = { s, { RT_KEEP_DRAWS, 3, .T = 1 }, { RT_KEEP_TOPK, 3, .T = 1, .target = true } };
+    for (int i = 0; i < 3; i++)
+        refused(rt_foreign_put(w, &wrong[i], &d, &case_err), RT_INVALID, "without targets");
     refused(rt_foreign_take(c, 0, &d, &case_err), RT_INVALID, "top-3");
     refused(rt_foreign_doc_new(&none, 0, 1, &case_err), RT_FORMAT, "out of range");
     refused(rt_foreign_doc_new(&none, 1, 5000, &case_err), RT_FORMAT, "out of range");

@@ -65,6 +65,7 @@ static void test_names(void **state)
     assert_string_equal(s.cache, "x y");
     assert_true(s.wait == 1.5 && s.timeout == 2 && s.requests == 16 && !s.vllm && !s.model);
     assert_int_equal(rt_remote_spec_parse(&s, "http://a,api=vllm,model=org/m,tokenizer=t", &a, &e), RT_OK);
+    assert_true(s.wait == 600 && s.timeout == 300 && s.requests == 4); /* as docs/teachers.md says */
     assert_true(s.vllm && strcmp(s.model, "org/m") == 0 && strcmp(s.tokenizer, "t") == 0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(rt_remote_spec_parse(&s, wrong[i], &a, &e), RT_USAGE);
