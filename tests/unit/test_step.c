@@ -316,6 +316,29 @@ static void test_not_finite(void **state)
     d->api->close(d);
 }
 
+/* A fault in any chunk of the head is told by its row and position. */
+static void test_fault_position(void **state)
+{
+    (void)state;
+    for (uint32_t at = 0; at < 4 * LONG; at += LONG + 2) { /* of four chunks, another position of each */
+        rt_dev *d = open_device("cpu", 1);
+        rt_step_opts o = options(4, LONG);
+        rt_trainer *t = open_trainer(d, &o);
+        rows r;
+        rt_err e = { 0 };
+        rt_step_result out;
+        char where[64];
+        make_rows(&r, 4, LONG);
+        r.target[at] = V;
+        rt_batch b = part(&r, 0);
+        assert_int_equal(rt_trainer_step(t, &b, 1, 1, 1e-3, 1, &out, &e), RT_NONFINITE);
+        snprintf(where, sizeof where, "row %u, position %u of", at / LONG, at % LONG);
+        if (!strstr(e.text, where)) fail_msg("%s, not %s", e.text, where);
+        rt_trainer_free(t);
+        d->api->close(d);
+    }
+}
+
 static void test_nothing_trained(void **state)
 {
     (void)state;
@@ -391,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_learns),     cmocka_unit_test(test_head_chunks),     cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_fault_position),
         cmocka_unit_test(test_rate_zero),  cmocka_unit_test(test_invariants),      cmocka_unit_test(test_packing),
         cmocka_unit_test(test_not_finite), cmocka_unit_test(test_nothing_trained), cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_schedule),

@@ -17,14 +17,12 @@ static void put_share(rt_settings *s, const json_t *held)
     RT_SETTINGS_PUT(s, held_out, v);
 }
 
-/* Lists are of one temperature, which their sections have as f32; hidden states have none. */
+/* Lists are of one temperature; hidden states have none. */
 static int take_temperature(rt_run *r, const bool *said, rt_err *e)
 {
     rt_settings *s = r->settings;
-    double T = rt_cache_source_temperature(r->in->cache);
-    double written = json_number_value(json_object_get(about(r->in), "temperature"));
+    const double T = rt_cache_source_temperature(r->in->cache);
     if (rt_cache_source_keeps(r->in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
-    if ((float)written == (float)T) T = written;
     if (said[RT_SETTING_ID_temperature] && (float)s->temperature != (float)T)
         return rt_fail(
             e, RT_INVALID,
