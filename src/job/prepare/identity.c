@@ -58,7 +58,7 @@ const char *rt_identity_differs(const json_t *was, const json_t *now, bool *old)
     const json_t *kept = json_object_get(was, "cache"), *keeps = json_object_get(now, "cache");
     if (!json_equal(json_object_get(was, "content_hash"), json_object_get(now, "content_hash"))) return "values";
     if ((kept || keeps) && !(kept && keeps && json_equal((json_t *)(uintptr_t)kept, (json_t *)(uintptr_t)keeps)))
-        return "what is kept";
+        return "kind of cache (--keep)";
     if (*old) return NULL;
     json_object_foreach(before, name, value) if (!json_equal(value, json_object_get(after, name))) return name;
     json_object_foreach(after, name, value) if (!json_object_get(before, name)) return name;
