@@ -36,6 +36,9 @@ typedef struct rt_decoder_opts {
     /* PARAM; or HOST, DISK: matrices of layers lie there, and forward copies those of a layer to the device while the
      * layer before it is computed. Backward does not go through such a model. */
     rt_class home;
+    /* What is trained of a layer, of the embedding, or of what is behind the layers, lies in one row of weights and in
+     * one of gradients. All of it has the policy's dtypes. */
+    bool buckets;
     bool head_only; /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
 } rt_decoder_opts;
 
@@ -43,11 +46,17 @@ typedef struct rt_decoder_opts {
 typedef struct rt_param {
     rt_role role;
     uint32_t layer;
-    char part;     /* 0: the tensor itself; 'A' (r,in) or 'B' (out,r) of its adapter */
-    rt_view value; /* rows (or columns of one row) of a buffer that may hold its neighbours too; without gaps */
-    rt_view scale; /* (rows,1) of an e4m3 value; else RT_NONE */
-    rt_view grad;  /* RT_NONE: frozen */
+    char part;       /* 0: the tensor itself; 'A' (r,in) or 'B' (out,r) of its adapter */
+    rt_view value;   /* rows (or columns of one row) of a buffer that may hold its neighbours too; without gaps */
+    rt_view scale;   /* (rows,1) of an e4m3 value; else RT_NONE */
+    rt_view grad;    /* RT_NONE: frozen */
+    uint32_t bucket; /* where it is trained, of a model with buckets */
 } rt_param;
+
+/* Parameters that are trained, one after another: element i of both is of the same parameter. */
+typedef struct rt_bucket {
+    rt_view value, grad; /* (1, all elements); RT_NONE: nothing in it is trained */
+} rt_bucket;
 
 /* Projections that read one input, side by side: q k v, or gate up; or one alone. */
 enum { RT_LINEAR_PARTS = 3 };
@@ -76,6 +85,8 @@ typedef struct rt_decoder {
     uint32_t model_params; /* how many are the model's */
     uint32_t param_count;
     rt_layer *layers;
+    rt_bucket *bucket;     /* (bucket_count) embedding, layers, what is behind them; null: each has its own buffers */
+    uint32_t bucket_count; /* 0, or config.layers + 2 */
     uint32_t embed, final_norm, head; /* params; head is embed in a tied model. UINT32_MAX: a head alone has none */
     uint32_t
         lowest; /* the lowest layer that has to be reached backward; config.layers: none; 0 too for the embedding */
