@@ -39,7 +39,8 @@ typedef struct rt_decoder_opts {
     /* What is trained of a layer, of the embedding, or of what is behind the layers, lies in one row of weights and in
      * one of gradients. All of it has the policy's dtypes. */
     bool buckets;
-    bool head_only; /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
+    bool grads_apart; /* of buckets: gradients have no memory until rt_decoder_put_grads, for each plan anew */
+    bool head_only;   /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
 } rt_decoder_opts;
 
 /* One tensor of the model, or half an adapter. */
@@ -128,8 +129,16 @@ void rt_trace_free(rt_trace *t); /* accepts null; not before the plan is recorde
 
 /* hidden (N,C) = the normed output of the last layer. */
 void rt_decoder_forward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view hidden);
-/* From dhidden (N,C) the gradients of all trained parameters (`=` or `+=`). */
-void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden);
+/* Told of each bucket when its gradients are done. */
+typedef struct rt_bucket_done {
+    void (*fn)(void *ctx, rt_plan *p, uint32_t bucket);
+    void *ctx;
+} rt_bucket_done;
+/* From dhidden (N,C) the gradients of all trained parameters (`=` or `+=`). done: null where nobody asks. */
+void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden,
+                         const rt_bucket_done *done);
+/* The gradients of a bucket lie in this row from here on. */
+void rt_decoder_put_grads(rt_decoder *d, uint32_t bucket, rt_view grad);
 
 /* logits (n,V) = hidden (n,C) times the head. */
 void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden);

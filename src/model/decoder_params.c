@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#define NOWHERE UINT32_MAX /* a buffer that no plan has */
+
 typedef struct builder {
     rt_decoder *d;
     rt_space *space;
@@ -75,12 +77,6 @@ static rt_class home_of(const builder *b, uint32_t param)
     return rt_role_per_layer(r) && rt_role_shape(&b->d->config, r, shape) == 2 ? b->o->home : RT_CLASS_PARAM;
 }
 
-/* The embedding's is the first, the last is that of the final norm and of the head. */
-static uint32_t bucket_of(const rt_decoder *d, rt_role role, uint32_t layer)
-{
-    return rt_role_per_layer(role) ? 1 + layer : role == RT_ROLE_EMBED ? 0 : d->config.layers + 1;
-}
-
 static rt_view declare(builder *b, rt_class cls, rt_dtype dtype, uint64_t rows, uint64_t cols, const char *what)
 {
     char name[RT_NAME_BYTES + 48];
@@ -95,7 +91,12 @@ static rt_view declare_trained(builder *b, const rt_param *of, rt_class cls, rt_
     char name[64];
     rt_decoder *d = b->d;
     if (!d->bucket) return declare(b, cls, dtype, rows, cols, what);
-    uint32_t i = bucket_of(d, of->role, of->layer);
+    uint32_t i = rt_bucket_of(d, of->role, of->layer);
+    if (cls == RT_CLASS_GRAD && b->o->grads_apart) { /* as the values, which were declared right before */
+        d->bucket[i].grad = d->bucket[i].value;
+        d->bucket[i].grad.buf = NOWHERE;
+        return (rt_view){ NOWHERE, (uint32_t)rows, (uint32_t)cols, d->bucket[i].value.cols - rows * cols, cols };
+    }
     snprintf(name, sizeof name, "%s bucket %u%s", b->o->name, i, cls == RT_CLASS_GRAD ? " gradient" : "");
     return rt_space_more(b->space, cls == RT_CLASS_GRAD ? &d->bucket[i].grad : &d->bucket[i].value, cls, dtype,
                          (uint32_t)rows, (uint32_t)cols, name);
@@ -310,8 +311,29 @@ static int build(builder *b, rt_err *e)
     d->freq = declare(b, RT_CLASS_INPUT, b->o->policy->scalar, 1, d->config.head_dim / 2, "rope frequencies");
     find_lowest(d);
     for (uint32_t i = 0; d->bucket && i < d->param_count; i++)
-        d->params[i].bucket = bucket_of(d, d->params[i].role, d->params[i].layer);
+        d->params[i].bucket = rt_bucket_of(d, d->params[i].role, d->params[i].layer);
     return rt_space_status(b->space, e);
+}
+
+static void put_linear(rt_linear *l, uint32_t buf)
+{
+    if (l->grad.buf) l->grad.buf = buf;
+    if (l->dbias.buf) l->dbias.buf = buf;
+}
+
+void rt_decoder_put_grads(rt_decoder *d, uint32_t bucket, rt_view grad)
+{
+    d->bucket[bucket].grad.buf = grad.buf;
+    for (uint32_t i = 0; i < d->param_count; i++)
+        if (d->params[i].grad.buf && d->params[i].bucket == bucket) d->params[i].grad.buf = grad.buf;
+    for (uint32_t i = 0; i < d->config.layers; i++) {
+        if (rt_bucket_of(d, RT_ROLE_ATTN_NORM, i) != bucket) continue;
+        rt_layer *l = &d->layers[i];
+        put_linear(&l->qkv, grad.buf);
+        put_linear(&l->out, grad.buf);
+        put_linear(&l->gate_up, grad.buf);
+        put_linear(&l->down, grad.buf);
+    }
 }
 
 /* Only GEMMs of a layer's forward take e4m3. */

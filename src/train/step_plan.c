@@ -193,7 +193,8 @@ static int declare_models(rt_step_plan *s, rt_err *e)
                                 .accumulate = o->accumulate || o->ranks > 1, /* what is added up is f32 */
                                 .frozen = o->frozen,
                                 .lora = o->lora,
-                                .buckets = o->ranks > 1 && o->zero && !o->eval_only };
+                                .buckets = o->ranks > 1 && o->zero && !o->eval_only,
+                                .grads_apart = o->zero == RT_ZERO_GRADS };
     rt_decoder_opts teacher = { .name = "teacher",
                                 .policy = &o->policy,
                                 .dtypes = o->teacher_dtypes,
@@ -241,8 +242,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     rt_recompute_levels(&s->opts.recompute, d->lowest, d->config.layers, levels);
     RT_TRY(rt_trace_new(&trace, d, levels, s->step, e));
     take_hidden(s, p);
-    for (uint32_t i = 0; more && i < d->param_count; i++)
-        if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);
+    rt_update_grads(s, p, more);
     if (more) rt_plan_assume_defined(p, s->sums);
     rt_loss_io io = { .hidden = rt_act(p, p->policy.act, N, C, "hidden"),
                       .teacher_hidden = s->teacher_hidden,
@@ -256,7 +256,9 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     io.dhidden = rt_act(p, p->policy.act, N, C, "dhidden");
     rt_decoder_forward(p, d, &s->tokens, trace, io.hidden);
     rt_loss_record(p, d, s->teacher, &io, &s->opts.loss, s->opts.chunk);
-    rt_decoder_backward(p, d, &s->tokens, trace, io.dhidden);
+    const rt_bucket_done done = { rt_update_done, s };
+    rt_decoder_backward(p, d, &s->tokens, trace, io.dhidden, &done);
+    rt_update_last(s, p);
 out:
     rt_trace_free(trace);
     return rc;

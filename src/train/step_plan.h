@@ -38,8 +38,9 @@ typedef enum rt_program {
 /* With those of both generators. */
 enum { RT_PROGRAM_MOST = RT_PROGRAM_COUNT + 2 * RT_GENERATOR_PROGRAMS };
 
-/* What several ranks share out, each having a slice of it: masters and moments. Weights are whole on all of them. */
-typedef enum rt_zero { RT_ZERO_NONE, RT_ZERO_STATE, RT_ZERO_COUNT } rt_zero;
+/* What several ranks share out, each having a slice of it: masters and moments; gradients too. Weights are whole on all
+ * of them. */
+typedef enum rt_zero { RT_ZERO_NONE, RT_ZERO_STATE, RT_ZERO_GRADS, RT_ZERO_COUNT } rt_zero;
 
 typedef struct rt_step_opts {
     uint32_t B, T;       /* rows of a micro-batch, positions of a row */
@@ -124,7 +125,8 @@ typedef struct rt_step_plan {
     rt_dtype moment_dtype;           /* of all m and v */
     bool masters;                    /* weights are stored narrower than what is trained */
     rt_slices slices;                /* where ranks share the state out */
-    rt_view *bucket_sum;             /* (student->bucket_count) while the update is recorded: of this rank's slices */
+    rt_view *bucket_sum;             /* (student->bucket_count) gradients of this rank's slices, over all ranks */
+    uint32_t bucket_held;            /* while backward is recorded: 1 + the bucket that is added up next; 0: none */
     rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
     uint32_t index[RT_PROGRAM_COUNT];
     rt_generator *student_says, *teacher_says; /* over the same weights; null where there is none */

@@ -50,32 +50,82 @@ int rt_update_moments(rt_step_plan *s, rt_err *e)
     return RT_OK;
 }
 
+static bool shares_grads(const rt_step_plan *s) { return is_shared_out(s) && s->opts.zero == RT_ZERO_GRADS; }
+
 /* The ranks of a run share its state out between rows of what is trained. */
 int rt_update_slices(rt_step_plan *s, rt_err *e)
 {
+    int rc;
     const rt_step_opts *o = &s->opts;
-    if (!s->student->bucket) return RT_OK;
-    s->bucket_sum = rt_arena_alloc(&s->arena, s->student->bucket_count * sizeof *s->bucket_sum);
-    if (!s->bucket_sum) return rt_no_memory(e, "the slices of ranks");
-    return rt_slices_new(&s->slices, &s->arena, s->student, o->ranks, o->rank, e);
+    const rt_decoder *d = s->student;
+    if (!d->bucket) return RT_OK;
+    s->bucket_sum = rt_arena_alloc(&s->arena, d->bucket_count * sizeof *s->bucket_sum);
+    if (!s->bucket_sum) RT_TRY(rt_no_memory(e, "the slices of ranks"));
+    RT_TRY(rt_slices_new(&s->slices, &s->arena, d, o->ranks, o->rank, e));
+    for (uint32_t b = 0; shares_grads(s) && b < d->bucket_count; b++)
+        if (s->slices.bucket[b].count)
+            s->bucket_sum[b] = rt_space_buf(s->space, RT_CLASS_GRAD, o->policy.grad_many, 1, s->slices.bucket[b].count,
+                                            "gradient of a slice");
+out:
+    return rc;
+}
+
+/* ---- gradients ---- */
+
+/* Adds bucket b up over the ranks. */
+static void scatter(rt_step_plan *s, rt_plan *p, uint32_t b)
+{
+    rt_plan_label(p, "sum of bucket %u", b);
+    rt_emit_reduce_scatter(p, s->bucket_sum[b], s->student->bucket[b].grad, s->slices.bucket[b], s->opts.ranks);
+}
+
+void rt_update_grads(rt_step_plan *s, rt_plan *p, bool more)
+{
+    rt_decoder *d = s->student;
+    for (uint32_t i = 0; more && !shares_grads(s) && i < d->param_count; i++)
+        if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);
+    for (uint32_t b = 0; shares_grads(s) && b < d->bucket_count; b++) {
+        if (!d->bucket[b].grad.buf) continue;
+        rt_decoder_put_grads(d, b,
+                             rt_act(p, s->opts.policy.grad_many, 1, d->bucket[b].grad.cols, "gradient of a bucket"));
+        if (more && s->bucket_sum[b].buf) rt_plan_assume_defined(p, s->bucket_sum[b]);
+    }
+}
+
+/* One bucket later, so that it keeps its place while the next is computed beside it. */
+void rt_update_done(void *step_plan, rt_plan *p, uint32_t bucket)
+{
+    rt_step_plan *s = step_plan;
+    if (!shares_grads(s)) return;
+    rt_update_last(s, p);
+    s->bucket_held = 1 + bucket;
+}
+
+void rt_update_last(rt_step_plan *s, rt_plan *p)
+{
+    if (s->bucket_held) scatter(s, p, s->bucket_held - 1);
+    s->bucket_held = 0;
 }
 
 /* ---- the update ---- */
 
 static bool is_matrix(const rt_param *p) { return p->part || p->value.rows > 1; }
 
-/* Each rank has the sums of what it owns. */
+/* Each rank has the sums of what it owns: by now, or they are made here. */
 static void record_scatter(rt_step_plan *s, rt_plan *p)
 {
     const rt_decoder *d = s->student;
     for (uint32_t b = 0; b < d->bucket_count; b++) {
-        const rt_slice *own = &s->slices.bucket[b];
+        uint32_t count = s->slices.bucket[b].count;
         rt_view grad = d->bucket[b].grad;
+        if (shares_grads(s)) {
+            if (count) rt_plan_assume_defined(p, s->bucket_sum[b]);
+            continue;
+        }
         if (!grad.buf) continue;
-        s->bucket_sum[b] =
-            own->count ? rt_act(p, rt_plan_dtype(p, grad), 1, own->count, "gradient of a slice") : RT_NONE;
+        s->bucket_sum[b] = count ? rt_act(p, rt_plan_dtype(p, grad), 1, count, "gradient of a slice") : RT_NONE;
         rt_plan_assume_defined(p, grad);
-        rt_emit_reduce_scatter(p, s->bucket_sum[b], grad, *own, s->opts.ranks);
+        scatter(s, p, b);
     }
 }
 

@@ -52,9 +52,11 @@ set -- distill --teacher teacher --student student --data data.jsonl --seq-len 6
 
 run "$@" --out one
 exits 0
-ranks 3 "$@" --zero 0 --out whole
-exits 0
-check "with the state whole on each, $(near one whole 1e-3)" near one whole 1e-3
+for zero in 0 2; do
+    ranks 3 "$@" --zero $zero --out zero$zero
+    exits 0
+    check "with --zero $zero, $(near one zero$zero 1e-3)" near one zero$zero 1e-3
+done
 ranks 2 "$@" --zero 3 --out wrong
 exits 2
 err_has '--zero 3 is out of range'
