@@ -57,12 +57,13 @@ _retort() {
             *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | *:--epochs | \
             *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
-            *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | *:--stop-if-worse | \
-            *:--sample-tokens | *:--save-every | *:--dump-step | *:--devices | *:--log-every | \
-            *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | *:--rows | *:--prompt | \
-            *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
-            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | \
-            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--zero | *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | \
+            *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | *:--devices | \
+            *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | \
+            *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
+            *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
+            *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | \
+            *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -179,12 +180,12 @@ _retort() {
             --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
             --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
             --teacher-memory --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha
-            --lora-dropout --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns
-            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
-            --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
-            --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
-            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --devices
-            --log-every --quiet --json --help'
+            --lora-dropout --lora-targets --merge --freeze --recompute --zero --head-chunk --memory-limit
+            --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
+            --allow-degenerate --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts
+            --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --held-seed
+            --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
+            --resume --override --devices --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -223,11 +224,12 @@ _retort() {
             --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
             --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
             --teacher-memory --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha
-            --lora-dropout --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns
-            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
-            --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
-            --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
-            --kernels --cublaslt --tune --sync --threads --config --fit --ops --json --help'
+            --lora-dropout --lora-targets --merge --freeze --recompute --zero --head-chunk --memory-limit
+            --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
+            --allow-degenerate --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts
+            --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --held-seed
+            --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops --json
+            --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -252,7 +254,7 @@ _retort() {
         flags='--student --base --data --eval-data --out --ce-weight --lr --lr-class --optimizer --betas --eps
             --weight-decay --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch
             --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
-            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
+            --lora-targets --merge --freeze --recompute --zero --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every --eval-rows
             --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
             --seed --held-seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config

@@ -16,8 +16,9 @@ typedef struct rt_peers {
     void (*exchange)(void *ctx, const void *send, void *recv, uint64_t bytes);
     /* all (size parts): the part of each rank, in their order. */
     void (*gather)(void *ctx, const void *part, void *all, uint64_t bytes);
-    /* What rank 0 has in data, to all. */
+    /* What rank 0 has in data, to all; or what another has. */
     void (*give)(void *ctx, void *data, uint64_t bytes);
+    void (*give_from)(void *ctx, uint32_t rank, void *data, uint64_t bytes);
     void *ctx;
     const char *const *host; /* (size) where each is; null: not known */
     /* Set by a rank that leaves while others wait for it: the only thing left to do is to end them. */
@@ -31,8 +32,19 @@ static inline void rt_peers_fault(const rt_peers *p, rt_fault *f, rt_fault *all)
     for (uint32_t r = p->size; r-- > 0;)
         if (all[r].set) {
             *f = all[r];
-            f->set = 1 + r;
+            if (f->set == 1) f->set = 1 + r; /* else it was named before */
         }
+}
+
+/* Where the slice of each rank lies in what they have cut among them. */
+typedef struct rt_part {
+    uint32_t first, count;
+} rt_part;
+/* all (size) */
+static inline void rt_peers_slices(const rt_peers *p, const rt_slice_args *a, rt_part *all)
+{
+    const rt_part own = { a->first, a->count };
+    p->gather(p->ctx, &own, all, sizeof own);
 }
 
 #endif

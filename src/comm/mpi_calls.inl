@@ -53,10 +53,10 @@ static int wait_for(const rt_mpi_table *t, HANDLE *request)
     return rc;
 }
 
-static int give(const rt_mpi_table *t, void *data, int bytes)
+static int give(const rt_mpi_table *t, uint32_t rank, void *data, int bytes)
 {
     HANDLE request;
-    int rc = CALL(bcast_fn, t->Ibcast)(data, bytes, BYTE(t), 0, WORLD(t), &request);
+    int rc = CALL(bcast_fn, t->Ibcast)(data, bytes, BYTE(t), (int)rank, WORLD(t), &request);
     return rc ? rc : wait_for(t, &request);
 }
 

@@ -35,7 +35,7 @@ typedef struct rt_mpi_calls {
     int (*init)(const rt_mpi_table *t, uint32_t *rank, uint32_t *size);
     int (*finish)(const rt_mpi_table *t);
     void (*abort)(const rt_mpi_table *t, int code);
-    int (*give)(const rt_mpi_table *t, void *data, int bytes);
+    int (*give)(const rt_mpi_table *t, uint32_t rank, void *data, int bytes);
     int (*exchange)(const rt_mpi_table *t, const void *send, void *recv, int bytes);
     int (*gather)(const rt_mpi_table *t, const void *part, void *all, int bytes);
 } rt_mpi_calls;

@@ -104,16 +104,18 @@ static void check(const rt_ranks *r, int failed)
     if (failed) r->calls->abort(&r->table, EXIT_DEVICE);
 }
 
-static void give(void *ctx, void *data, uint64_t bytes)
+static void give_from(void *ctx, uint32_t rank, void *data, uint64_t bytes)
 {
     enum { MOST = 1 << 30 };
     rt_ranks *r = ctx;
     for (uint64_t done = 0; done < bytes;) {
         uint64_t n = bytes - done < MOST ? bytes - done : MOST;
-        check(r, r->calls->give(&r->table, (char *)data + done, (int)n));
+        check(r, r->calls->give(&r->table, rank, (char *)data + done, (int)n));
         done += n;
     }
 }
+
+static void give(void *ctx, void *data, uint64_t bytes) { give_from(ctx, 0, data, bytes); }
 
 /* Parts are those of a piece of a tensor: far below what an int counts. */
 static void exchange(void *ctx, const void *send, void *recv, uint64_t bytes)
@@ -170,6 +172,7 @@ static int join(rt_ranks *r, const rt_launch *l, rt_err *e)
     }
     r->peers.ctx = r;
     r->peers.give = give;
+    r->peers.give_from = give_from;
     r->peers.exchange = exchange;
     r->peers.gather = gather;
     int rc = learn_hosts(r, e);

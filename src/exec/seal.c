@@ -50,10 +50,11 @@ out:
 static int check_ranks(const rt_exec *x, const rt_plan *p, rt_err *e)
 {
     uint32_t ranks = x->opts.peers ? x->opts.peers->size : 1;
-    for (uint32_t t = 0; t < p->nops && !x->opts.dry; t++)
-        if (p->ops[t].kind == RT_OP_ALL_REDUCE && p->ops[t].args.rows.R != ranks)
-            return rt_fail(e, RT_INTERNAL, "plan '%s' was recorded for %u ranks, and there are %u", p->name,
-                           p->ops[t].args.rows.R, ranks);
+    for (uint32_t t = 0; t < p->nops && !x->opts.dry; t++) {
+        uint32_t of = rt_op_ranks(p->ops[t].kind, &p->ops[t].args);
+        if (of && of != ranks)
+            return rt_fail(e, RT_INTERNAL, "plan '%s' was recorded for %u ranks, and there are %u", p->name, of, ranks);
+    }
     return RT_OK;
 }
 

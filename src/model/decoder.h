@@ -36,18 +36,28 @@ typedef struct rt_decoder_opts {
     /* PARAM; or HOST, DISK: matrices of layers lie there, and forward copies those of a layer to the device while the
      * layer before it is computed. Backward does not go through such a model. */
     rt_class home;
-    bool head_only; /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
+    /* What is trained of a layer, of the embedding, or of what is behind the layers, lies in one row of weights and in
+     * one of gradients. All of it has the policy's dtypes. */
+    bool buckets;
+    bool grads_apart; /* of buckets: gradients have no memory until rt_decoder_put_grads, for each plan anew */
+    bool head_only;   /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
 } rt_decoder_opts;
 
 /* One tensor of the model, or half an adapter. */
 typedef struct rt_param {
     rt_role role;
     uint32_t layer;
-    char part;     /* 0: the tensor itself; 'A' (r,in) or 'B' (out,r) of its adapter */
-    rt_view value; /* rows (or columns of one row) of a buffer that may hold its neighbours too; without gaps */
-    rt_view scale; /* (rows,1) of an e4m3 value; else RT_NONE */
-    rt_view grad;  /* RT_NONE: frozen */
+    char part;       /* 0: the tensor itself; 'A' (r,in) or 'B' (out,r) of its adapter */
+    rt_view value;   /* rows (or columns of one row) of a buffer that may hold its neighbours too; without gaps */
+    rt_view scale;   /* (rows,1) of an e4m3 value; else RT_NONE */
+    rt_view grad;    /* RT_NONE: frozen */
+    uint32_t bucket; /* where it is trained, of a model with buckets */
 } rt_param;
+
+/* Parameters that are trained, one after another: element i of both is of the same parameter. */
+typedef struct rt_bucket {
+    rt_view value, grad; /* (1, all elements); RT_NONE: nothing in it is trained */
+} rt_bucket;
 
 /* Projections that read one input, side by side: q k v, or gate up; or one alone. */
 enum { RT_LINEAR_PARTS = 3 };
@@ -76,6 +86,8 @@ typedef struct rt_decoder {
     uint32_t model_params; /* how many are the model's */
     uint32_t param_count;
     rt_layer *layers;
+    rt_bucket *bucket;     /* (bucket_count) embedding, layers, what is behind them; null: each has its own buffers */
+    uint32_t bucket_count; /* 0, or config.layers + 2 */
     uint32_t embed, final_norm, head; /* params; head is embed in a tied model. UINT32_MAX: a head alone has none */
     uint32_t
         lowest; /* the lowest layer that has to be reached backward; config.layers: none; 0 too for the embedding */
@@ -117,8 +129,16 @@ void rt_trace_free(rt_trace *t); /* accepts null; not before the plan is recorde
 
 /* hidden (N,C) = the normed output of the last layer. */
 void rt_decoder_forward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view hidden);
-/* From dhidden (N,C) the gradients of all trained parameters (`=` or `+=`). */
-void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden);
+/* Told of each bucket when its gradients are done. */
+typedef struct rt_bucket_done {
+    void (*fn)(void *ctx, rt_plan *p, uint32_t bucket);
+    void *ctx;
+} rt_bucket_done;
+/* From dhidden (N,C) the gradients of all trained parameters (`=` or `+=`). done: null where nobody asks. */
+void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden,
+                         const rt_bucket_done *done);
+/* The gradients of a bucket lie in this row from here on. */
+void rt_decoder_put_grads(rt_decoder *d, uint32_t bucket, rt_view grad);
 
 /* logits (n,V) = hidden (n,C) times the head. */
 void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden);

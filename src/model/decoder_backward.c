@@ -81,13 +81,23 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->attn_norm), dn1, s->h_in, rt_value(d, l->attn_norm), dh, eps(d));
 }
 
-void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden)
+static void tell(rt_plan *p, const rt_decoder *d, const rt_bucket_done *done, uint32_t bucket)
+{
+    if (done && d->bucket && d->bucket[bucket].grad.buf) done->fn(done->ctx, p, bucket);
+}
+
+void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden,
+                         const rt_bucket_done *done)
 {
     rt_view dh = act(p, dhidden.rows, dhidden.cols, "dh");
-    if (d->lowest == d->config.layers && !rt_grad(d, d->final_norm).buf) return;
+    if (d->lowest == d->config.layers && !rt_grad(d, d->final_norm).buf) {
+        tell(p, d, done, rt_bucket_of(d, RT_ROLE_HEAD, 0));
+        return;
+    }
     rt_plan_label(p, "final norm backward");
     rt_emit_rmsnorm_bwd(p, dh, rt_grad(d, d->final_norm), dhidden, trace->h_last, rt_value(d, d->final_norm), 1,
                         eps(d)); /* = */
+    tell(p, d, done, rt_bucket_of(d, RT_ROLE_FINAL_NORM, 0));
     for (uint32_t i = d->config.layers; i-- > d->lowest;) {
         rt_layer_trace *s = &trace->layer[i];
         if (trace->recompute[i] >= RT_RECOMPUTE_MLP) {
@@ -97,10 +107,12 @@ void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt
         rt_plan_label(p, "layer %u backward", i);
         mlp_backward(p, d, i, s, dh);
         attention_backward(p, d, i, t, s, dh);
+        tell(p, d, done, rt_bucket_of(d, RT_ROLE_ATTN_NORM, i));
     }
     if (!d->embed_trained) return;
     rt_plan_label(p, "embedding backward");
     rt_emit_embed_bwd(p, rt_grad(d, d->embed), dh, t->ids); /* += */
+    tell(p, d, done, rt_bucket_of(d, RT_ROLE_EMBED, 0));
 }
 
 void rt_decoder_logits_backward(rt_plan *p, const rt_decoder *d, rt_view dlogits, rt_view hidden, rt_view dhidden)

@@ -49,6 +49,12 @@ static inline rt_view rt_value(const rt_decoder *d, uint32_t param)
 {
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].value;
 }
+/* The embedding's is the first, the last is that of the final norm and of the head. */
+static inline uint32_t rt_bucket_of(const rt_decoder *d, rt_role role, uint32_t layer)
+{
+    return rt_role_per_layer(role) ? 1 + layer : role == RT_ROLE_EMBED ? 0 : d->config.layers + 1;
+}
+
 static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
 {
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;

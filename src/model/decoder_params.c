@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#define NOWHERE UINT32_MAX /* a buffer that no plan has */
+
 typedef struct builder {
     rt_decoder *d;
     rt_space *space;
@@ -82,6 +84,24 @@ static rt_view declare(builder *b, rt_class cls, rt_dtype dtype, uint64_t rows, 
     return rt_space_buf(b->space, cls, dtype, (uint32_t)rows, (uint32_t)cols, name);
 }
 
+/* The weights or the gradients of a parameter, or of several that are joined: on their own, or in their bucket. */
+static rt_view declare_trained(builder *b, const rt_param *of, rt_class cls, rt_dtype dtype, uint64_t rows,
+                               uint64_t cols, const char *what)
+{
+    char name[64];
+    rt_decoder *d = b->d;
+    if (!d->bucket) return declare(b, cls, dtype, rows, cols, what);
+    uint32_t i = rt_bucket_of(d, of->role, of->layer);
+    if (cls == RT_CLASS_GRAD && b->o->grads_apart) { /* as the values, which were declared right before */
+        d->bucket[i].grad = d->bucket[i].value;
+        d->bucket[i].grad.buf = NOWHERE;
+        return (rt_view){ NOWHERE, (uint32_t)rows, (uint32_t)cols, d->bucket[i].value.cols - rows * cols, cols };
+    }
+    snprintf(name, sizeof name, "%s bucket %u%s", b->o->name, i, cls == RT_CLASS_GRAD ? " gradient" : "");
+    return rt_space_more(b->space, cls == RT_CLASS_GRAD ? &d->bucket[i].grad : &d->bucket[i].value, cls, dtype,
+                         (uint32_t)rows, (uint32_t)cols, name);
+}
+
 /* One scale for each row of an e4m3 matrix. */
 static rt_view declare_scale(builder *b, uint32_t param, uint64_t rows, const char *what)
 {
@@ -91,7 +111,14 @@ static rt_view declare_scale(builder *b, uint32_t param, uint64_t rows, const ch
     return declare(b, RT_CLASS_PARAM, b->o->policy->scalar, rows, 1, name);
 }
 
-/* A parameter in a buffer of its own. */
+static rt_view declare_value(builder *b, uint32_t param, uint64_t rows, uint64_t cols, const char *what)
+{
+    rt_dtype dtype = stored_as(b, param);
+    return is_trained(b, param) ? declare_trained(b, &b->d->params[param], RT_CLASS_PARAM, dtype, rows, cols, what)
+                                : declare(b, home_of(b, param), dtype, rows, cols, what);
+}
+
+/* A parameter by itself. */
 static void declare_one(builder *b, uint32_t param)
 {
     rt_param *p = &b->d->params[param];
@@ -100,9 +127,9 @@ static void declare_one(builder *b, uint32_t param)
     uint32_t rank = rt_role_shape(&b->d->config, p->role, shape);
     uint64_t rows = rank == 2 ? shape[0] : 1, cols = shape[rank - 1];
     rt_param_name(name, p);
-    p->value = declare(b, home_of(b, param), stored_as(b, param), rows, cols, name);
+    p->value = declare_value(b, param, rows, cols, name);
     p->scale = declare_scale(b, param, rows, name);
-    if (is_trained(b, param)) p->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, param), rows, cols, name);
+    if (is_trained(b, param)) p->grad = declare_trained(b, p, RT_CLASS_GRAD, grad_dtype(b, param), rows, cols, name);
 }
 
 static bool can_join(const builder *b, const rt_linear *l)
@@ -119,7 +146,7 @@ static rt_view slice(rt_view whole, uint64_t at, uint32_t count, bool rows)
 {
     if (!whole.buf) return RT_NONE;
     rt_view v = whole;
-    v.off = rows ? at * whole.stride : at;
+    v.off += rows ? at * whole.stride : at;
     if (rows)
         v.rows = count;
     else
@@ -144,9 +171,10 @@ static void declare_weights(builder *b, rt_linear *l, const char *what)
     }
     uint32_t first = l->param[0];
     snprintf(name, sizeof name, "layers.%u.%s", d->params[first].layer, what);
-    l->weight = declare(b, home_of(b, first), stored_as(b, first), rows, shape[1], name);
+    l->weight = declare_value(b, first, rows, shape[1], name);
     l->scale = declare_scale(b, first, rows, name);
-    if (is_trained(b, first)) l->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, first), rows, shape[1], name);
+    if (is_trained(b, first))
+        l->grad = declare_trained(b, &d->params[first], RT_CLASS_GRAD, grad_dtype(b, first), rows, shape[1], name);
     for (uint32_t i = 0; i < l->parts; at += l->cols[i++]) {
         d->params[l->param[i]].value = slice(l->weight, at, l->cols[i], true);
         d->params[l->param[i]].scale = slice(l->scale, at, l->cols[i], true);
@@ -167,8 +195,10 @@ static void declare_biases(builder *b, rt_linear *l, const rt_role *roles, uint3
     bool trained = false;
     for (uint32_t i = 0; i < l->parts; i++) trained = trained || is_trained(b, find(d, roles[i], layer));
     l->has_bias = true;
-    l->bias = declare(b, RT_CLASS_PARAM, stored_as(b, first), 1, all, name);
-    if (trained) l->dbias = declare(b, RT_CLASS_GRAD, grad_dtype(b, first), 1, all, name);
+    const rt_param *of = &d->params[first];
+    l->bias = trained ? declare_trained(b, of, RT_CLASS_PARAM, stored_as(b, first), 1, all, name)
+                      : declare(b, RT_CLASS_PARAM, stored_as(b, first), 1, all, name);
+    if (trained) l->dbias = declare_trained(b, of, RT_CLASS_GRAD, grad_dtype(b, first), 1, all, name);
     for (uint32_t i = 0; i < l->parts; at += l->cols[i++]) {
         uint32_t param = find(d, roles[i], layer);
         d->params[param].value = slice(l->bias, at, l->cols[i], false);
@@ -190,10 +220,11 @@ static void declare_adapters(builder *b, rt_linear *l)
             uint32_t rows = half ? l->cols[i] : b->o->lora.rank, cols = half ? b->o->lora.rank : base->value.cols;
             *p = (rt_param){ .role = base->role, .layer = base->layer, .part = half ? 'B' : 'A' };
             rt_param_name(name, p);
-            p->value = declare(b, RT_CLASS_PARAM, b->o->policy->weight, rows, cols, name);
-            if (b->o->train)
-                p->grad = declare(b, RT_CLASS_GRAD, b->o->accumulate ? b->o->policy->grad_many : b->o->policy->grad,
-                                  rows, cols, name);
+            rt_dtype weight = b->o->policy->weight,
+                     grad = b->o->accumulate ? b->o->policy->grad_many : b->o->policy->grad;
+            p->value = b->o->train ? declare_trained(b, p, RT_CLASS_PARAM, weight, rows, cols, name)
+                                   : declare(b, RT_CLASS_PARAM, weight, rows, cols, name);
+            if (b->o->train) p->grad = declare_trained(b, p, RT_CLASS_GRAD, grad, rows, cols, name);
         }
     }
 }
@@ -267,6 +298,11 @@ static int build(builder *b, rt_err *e)
     for (uint32_t i = 0; i < d->model_params; i++) rt_param_at(&d->config, i, &d->params[i].role, &d->params[i].layer);
     d->embed = find(d, RT_ROLE_EMBED, 0);
     d->final_norm = find(d, RT_ROLE_FINAL_NORM, 0);
+    if (b->o->buckets && b->o->train) {
+        d->bucket_count = d->config.layers + 2;
+        d->bucket = rt_arena_alloc(&d->arena, (size_t)d->bucket_count * sizeof *d->bucket);
+        if (!d->bucket) return rt_fail(e, RT_NOMEM, "no memory for the parameters of %s", b->o->name);
+    }
     d->head = d->config.tied ? d->embed : find(d, RT_ROLE_HEAD, 0);
     declare_one(b, d->embed);
     for (uint32_t i = 0; i < d->config.layers; i++) declare_layer(b, i);
@@ -274,7 +310,30 @@ static int build(builder *b, rt_err *e)
     if (!d->config.tied) declare_one(b, d->head);
     d->freq = declare(b, RT_CLASS_INPUT, b->o->policy->scalar, 1, d->config.head_dim / 2, "rope frequencies");
     find_lowest(d);
+    for (uint32_t i = 0; d->bucket && i < d->param_count; i++)
+        d->params[i].bucket = rt_bucket_of(d, d->params[i].role, d->params[i].layer);
     return rt_space_status(b->space, e);
+}
+
+static void put_linear(rt_linear *l, uint32_t buf)
+{
+    if (l->grad.buf) l->grad.buf = buf;
+    if (l->dbias.buf) l->dbias.buf = buf;
+}
+
+void rt_decoder_put_grads(rt_decoder *d, uint32_t bucket, rt_view grad)
+{
+    d->bucket[bucket].grad.buf = grad.buf;
+    for (uint32_t i = 0; i < d->param_count; i++)
+        if (d->params[i].grad.buf && d->params[i].bucket == bucket) d->params[i].grad.buf = grad.buf;
+    for (uint32_t i = 0; i < d->config.layers; i++) {
+        if (rt_bucket_of(d, RT_ROLE_ATTN_NORM, i) != bucket) continue;
+        rt_layer *l = &d->layers[i];
+        put_linear(&l->qkv, grad.buf);
+        put_linear(&l->out, grad.buf);
+        put_linear(&l->gate_up, grad.buf);
+        put_linear(&l->down, grad.buf);
+    }
 }
 
 /* Only GEMMs of a layer's forward take e4m3. */

@@ -49,6 +49,14 @@ typedef struct rt_rows_args {
     uint32_t site; /* norm_sq: name for the fault record */
 } rt_rows_args;
 
+/* reduce_scatter, all_gather. Each rank owns a slice of the C elements; slices follow one another in the order of the
+ * ranks, and each rank knows its own. */
+typedef struct rt_slice_args {
+    uint32_t C, R;         /* elements; ranks */
+    uint32_t first, count; /* the slice of this rank; count 0: it has none */
+    uint32_t most;         /* elements of the largest slice of any rank */
+} rt_slice_args;
+
 typedef struct rt_rope_args {
     uint32_t N, H, D;
     float scale; /* on cos and sin: yarn's attention factor; 1 otherwise */
@@ -56,8 +64,8 @@ typedef struct rt_rope_args {
 
 typedef struct rt_attn_args {
     uint32_t B, T, H, K, D;
-    uint32_t window; /* position i sees j with i - j < window; 0: no window */
-    float scale;     /* on q.k, usually 1/sqrt(D) */
+    uint32_t window;  /* position i sees j with i - j < window; 0: no window */
+    float scale;      /* on q.k, usually 1/sqrt(D) */
     uint32_t rounded; /* 1: weights, p and ds, may be rounded to the dtype of q where they are multiplied */
 } rt_attn_args;
 
@@ -178,6 +186,7 @@ typedef union rt_args {
     rt_rmsnorm_args rmsnorm;
     rt_matmul_args matmul;
     rt_rows_args rows;
+    rt_slice_args slice;
     rt_rope_args rope;
     rt_attn_args attn;
     rt_decode_args decode;

@@ -88,6 +88,14 @@ void rt_emit_clip(rt_plan *p, rt_view scale, rt_view norm, rt_view nsq, rt_view 
                   uint32_t site);
 /* On the comm queue, whichever is set. fault or RT_NONE. */
 void rt_emit_all_reduce(rt_plan *p, rt_view x, rt_view fault, uint32_t ranks);
+/* The slice of a rank in a row of elements. */
+typedef struct rt_slice {
+    uint32_t first, count; /* count 0: it has none */
+    uint32_t most;         /* elements of the largest slice of any rank */
+} rt_slice;
+/* own RT_NONE: this rank has no slice. */
+void rt_emit_reduce_scatter(rt_plan *p, rt_view own, rt_view x, rt_slice s, uint32_t ranks);
+void rt_emit_all_gather(rt_plan *p, rt_view x, rt_slice s, uint32_t ranks);
 /* One teacher more of a mixture: y0 is what the ones before it gave, RT_NONE for the first. The shares of all teachers
  * are w times weight, which is 1 where it is absent. */
 void rt_emit_mix_logits(rt_plan *p, rt_view y, rt_view y0, rt_view x, rt_view weight, rt_view vmask, float T, float w);

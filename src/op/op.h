@@ -130,7 +130,11 @@ enum { RT_MAX_SLOTS = 14 };
     X(MATMUL_INT8, matmul_int8, matmul, "out = a b' + bias, of codes of 8 bits and packed weights")                    \
     /* x (N,C) f32 in place; [fault] (1,4) u32: becomes that of the first rank that has one. On the comm queue; there  \
      * are R ranks, each of which runs the same ops in the same order and gets the same bits. */                       \
-    X(ALL_REDUCE, all_reduce, rows, "x = sum over the ranks of x, in their order")
+    X(ALL_REDUCE, all_reduce, rows, "x = sum over the ranks of x, in their order")                                     \
+    /* [own] (1,count) f32 +=, absent for a rank without a slice; x (1,C) f32. On the comm queue, as all_reduce. */    \
+    X(REDUCE_SCATTER, reduce_scatter, slice, "own = sum over the ranks of this rank's slice of x, in their order")     \
+    /* x (1,C) F in place. On the comm queue, as all_reduce. */                                                        \
+    X(ALL_GATHER, all_gather, slice, "every slice of x = what the rank that owns it has there")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -159,6 +163,8 @@ uint32_t rt_op_slots(rt_op_kind kind);
 #define RT_FOR_SLOTS(i, kind) for (uint32_t i = 0; i < rt_op_slots(kind); i++)
 /* Does the first slot take codes, with their scales in the next? */
 static inline bool rt_op_codes(rt_op_kind k) { return rt_op_specs[k].slot->rule == RT_RULE_CODED; }
+/* Ranks that an op was recorded for; 0: it is not done together. */
+uint32_t rt_op_ranks(rt_op_kind kind, const rt_args *args);
 /* Packed weights that matmul_int8 takes. */
 static inline bool rt_int8_takes(rt_dtype d)
 {
@@ -197,6 +203,8 @@ enum { RT_GLU_Y, RT_GLU_SCALE, RT_GLU_G, RT_GLU_U };
 enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_Y, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
 enum { RT_REDUCE_X, RT_REDUCE_FAULT };
+enum { RT_SCATTER_OWN, RT_SCATTER_X };
+enum { RT_GATHER_X };
 enum { RT_QROWS_Y, RT_QROWS_SCALE, RT_QROWS_X };
 enum {
     RT_KD_LOGITS,

@@ -107,8 +107,10 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
         return mul(mul(a->adamw.N, a->adamw.C), 16);
     case RT_OP_NORM_SQ: return mul(rows, 2);
     case RT_OP_ALL_REDUCE: return rows; /* each rank adds up the slice that is its own, of all R */
-    case RT_OP_CLIP: return 4;          /* root, add, divide, minimum */
-    case RT_OP_MIX_LOGITS: /* softmax: 4, and its logarithm: 1; with y0 an exponential, a sum, a logarithm, a sum */
+    case RT_OP_REDUCE_SCATTER: return mul(a->slice.count, a->slice.R);
+    case RT_OP_ALL_GATHER: return 0;
+    case RT_OP_CLIP: return 4; /* root, add, divide, minimum */
+    case RT_OP_MIX_LOGITS:     /* softmax: 4, and its logarithm: 1; with y0 an exponential, a sum, a logarithm, a sum */
         return add(mul(mul(a->mix.N, a->mix.U), 5), op->slot[RT_MIX_Y0].buf ? mul(mul(a->mix.N, a->mix.V), 4) : 0);
     case RT_OP_DRAW: /* as topk, and the sum of the entropy; two logarithms and searches are nothing beside it */
         return mul(mul(a->draw.N, a->draw.V), 7);

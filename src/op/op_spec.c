@@ -100,6 +100,8 @@ static const struct {
     [RT_OP_SAMPLE] = SLOTS(W(id, I32), W_OPT(logp, F32), RW_OPT(seen, U32), R(x, ACT), R(key, U32), R(how, F32)),
     [RT_OP_MATMUL_INT8] = SLOTS(ACC(out, FLOAT), R(a, Q8_0), R(b, INT8), R_OPT(bias, FLOAT)),
     [RT_OP_ALL_REDUCE] = SLOTS(RW(x, F32), RW_OPT(fault, U32)),
+    [RT_OP_REDUCE_SCATTER] = SLOTS(ACC_OPT(own, F32), R(x, F32)),
+    [RT_OP_ALL_GATHER] = SLOTS(RW(x, FLOAT)),
     [RT_OP_DROPOUT] = SLOTS(ACC(y, ACT), R(x, ACT), R(step, STEP)),
 };
 
@@ -114,6 +116,12 @@ rt_access rt_op_access(rt_op_kind kind, uint32_t slot, const rt_view *views)
 }
 
 uint32_t rt_op_slots(rt_op_kind kind) { return slots[kind].n; }
+
+uint32_t rt_op_ranks(rt_op_kind kind, const rt_args *args)
+{
+    if (kind == RT_OP_ALL_REDUCE) return args->rows.R;
+    return kind == RT_OP_REDUCE_SCATTER || kind == RT_OP_ALL_GATHER ? args->slice.R : 0;
+}
 
 bool rt_op_find(const char *name, rt_op_kind *out)
 {

@@ -70,13 +70,18 @@ int rt_space_status(const rt_space *s, rt_err *e);
 /* Declares a buffer; any class but ACT. Returns a view of all of it (RT_NONE after an error). */
 rt_view rt_space_buf(rt_space *s, rt_class cls, rt_dtype dtype, uint32_t rows, uint32_t cols, const char *name);
 
+/* A buffer of one row grows by rows x cols elements, which are the view. RT_NONE as whole: a new buffer. Before a plan
+ * has it. */
+rt_view rt_space_more(rt_space *s, rt_view *whole, rt_class cls, rt_dtype dtype, uint32_t rows, uint32_t cols,
+                      const char *name);
+
 /* ---- precision policy: storage dtypes that the recorder uses where the caller does not say ---- */
 typedef struct rt_policy {
     rt_dtype weight, act;
     rt_dtype grad;      /* of parameters whose gradient is written exactly once in a step */
     rt_dtype grad_many; /* of those written more often: head, embedding, anything under accumulation */
     rt_dtype logits;
-    rt_dtype scalar; /* reductions, lse, sums: f32, or f64 for the specification */
+    rt_dtype scalar;   /* reductions, lse, sums: f32, or f64 for the specification */
     bool attn_rounded; /* attention may round its weights to act where they are multiplied */
     bool int8;         /* forward rounds rows to Q8_0 where they meet packed weights that matmul_int8 takes */
 } rt_policy;

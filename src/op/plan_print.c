@@ -52,6 +52,9 @@ static const rt_arg_field matmul_fields[] = {
 static const rt_arg_field rows_fields[] = {
     DIM(rows, N), DIM(rows, C), DIM(rows, R), FLT(rows, alpha), INT(rows, site), END
 };
+static const rt_arg_field slice_fields[] = {
+    DIM(slice, C), DIM(slice, R), DIM(slice, first), DIM(slice, count), DIM(slice, most), END
+};
 static const rt_arg_field rope_fields[] = {DIM(rope, N), INT(rope, H), INT(rope, D), FLT(rope, scale), END};
 static const rt_arg_field attn_fields[] = {
     INT(attn, B), INT(attn, T), INT(attn, H), INT(attn, K), INT(attn, D), INT(attn, window), FLT(attn, scale),

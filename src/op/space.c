@@ -12,13 +12,13 @@ static const struct {
 const char *rt_class_name(rt_class c) { return classes[c].text; }
 
 const rt_policy rt_policy_f32 = { RT_DTYPE_F32, RT_DTYPE_F32, RT_DTYPE_F32, RT_DTYPE_F32,
-                                  RT_DTYPE_F32, RT_DTYPE_F32, false, false };
+                                  RT_DTYPE_F32, RT_DTYPE_F32, false,        false };
 const rt_policy rt_policy_bf16 = { RT_DTYPE_BF16, RT_DTYPE_BF16, RT_DTYPE_BF16, RT_DTYPE_F32,
-                                   RT_DTYPE_BF16, RT_DTYPE_F32,  true, false };
+                                   RT_DTYPE_BF16, RT_DTYPE_F32,  true,          false };
 const rt_policy rt_policy_f16 = { RT_DTYPE_F16, RT_DTYPE_F16, RT_DTYPE_F16, RT_DTYPE_F32,
-                                  RT_DTYPE_F16, RT_DTYPE_F32, true, false };
+                                  RT_DTYPE_F16, RT_DTYPE_F32, true,         false };
 const rt_policy rt_policy_f64 = { RT_DTYPE_F64, RT_DTYPE_F64, RT_DTYPE_F64, RT_DTYPE_F64,
-                                  RT_DTYPE_F64, RT_DTYPE_F64, false, false };
+                                  RT_DTYPE_F64, RT_DTYPE_F64, false,        false };
 
 int rt_space_new(rt_space **out, rt_err *e)
 {
@@ -76,4 +76,26 @@ rt_view rt_space_buf(rt_space *s, rt_class cls, rt_dtype dtype, uint32_t rows, u
     }
     s->bufs[s->nbufs++] = b;
     return (rt_view){ .buf = s->nbufs, .rows = rows, .cols = cols, .stride = cols };
+}
+
+rt_view rt_space_more(rt_space *s, rt_view *whole, rt_class cls, rt_dtype dtype, uint32_t rows, uint32_t cols,
+                      const char *name)
+{
+    uint64_t had = whole->cols, all = had + (uint64_t)rows * cols;
+    if (s->err.status) return RT_NONE;
+    if (all > INT32_MAX) {
+        rt_fail(&s->err, RT_INVALID, "buffer '%s' would have %llu elements in one row, and %d is the most", name,
+                (unsigned long long)all, INT32_MAX);
+        return RT_NONE;
+    }
+    if (!whole->buf) {
+        *whole = rt_space_buf(s, cls, dtype, 1, (uint32_t)all, name);
+    } else {
+        rt_buffer *b = &s->bufs[whole->buf - 1];
+        b->cols = (uint32_t)all;
+        b->bytes = rt_dtype_bytes(b->dtype, all);
+        whole->cols = b->cols;
+        whole->stride = all;
+    }
+    return (rt_view){ .buf = whole->buf, .rows = rows, .cols = cols, .off = had, .stride = cols };
 }

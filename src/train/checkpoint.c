@@ -14,12 +14,21 @@ static const char prefix[] = RT_CHECKPOINT_PREFIX;
 static const char best_prefix[] = RT_BEST_PREFIX;
 static const char kinds[] = "wmvs"; /* rt_trainer_state_elems; the last only with moments of 8 bits */
 
-int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
+/* Which slice is whose is in the program. */
+static bool has_slices(const rt_plan *p)
+{
+    for (uint32_t t = 0; t < p->nops; t++)
+        if (p->ops[t].kind == RT_OP_REDUCE_SCATTER || p->ops[t].kind == RT_OP_ALL_GATHER) return true;
+    return false;
+}
+
+int rt_programs_hash(const rt_trainer *t, bool of_all, rt_hash128 *out, rt_err *e)
 {
     int rc = RT_OK;
     rt_hash128 each[RT_PROGRAM_LOGITS] = { 0 }; /* those before it decide the curve; it only looks */
     for (int i = 0; i < RT_PROGRAM_LOGITS; i++)
-        if (t->plan->plan[i]) RT_TRY(rt_exec_hash(t->x, t->plan->index[i], &each[i], e));
+        if (t->plan->plan[i] && !(of_all && has_slices(t->plan->plan[i])))
+            RT_TRY(rt_exec_hash(t->x, t->plan->index[i], &each[i], e));
     *out = rt_hash(each, sizeof each);
 out:
     return rc;
@@ -281,7 +290,7 @@ static int load_tensor(state_list *l, uint32_t i, const rt_tensor *from, rt_err 
     for (uint64_t first = 0; first < all; first += PIECE) {
         uint64_t n = all - first < PIECE ? all - first : PIECE;
         const void *values = (const uint8_t *)from->data + rt_dtype_bytes(from->dtype, first);
-        RT_TRY(rt_trainer_write_state(l->t, l->kind[i], l->param[i], first, n, values, e));
+        RT_TRY(rt_trainer_put_state(l->t, l->kind[i], l->param[i], first, n, values, e));
     }
 out:
     return rc;

@@ -48,7 +48,8 @@ void rt_checkpoint_prune(const char *folder, uint32_t keep);
 /* folder/best-NNNNNN: the model of that step, which was the best so far. */
 char *rt_best_path(rt_arena *a, const char *folder, uint32_t step);
 void rt_best_remove(const char *folder); /* all of them */
-/* Over all programs of the step; those of samples decide no bit of it. */
-int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e);
+/* Over all programs of the step; those of samples decide no bit of it. of_all: without those that say which slice is a
+ * rank's own, so that all ranks have the same. */
+int rt_programs_hash(const rt_trainer *t, bool of_all, rt_hash128 *out, rt_err *e);
 
 #endif

@@ -1,42 +1,37 @@
-/* follow.c - what a rank that is not 0 does, and the state that all begin with. See follow.h. */
+/* follow.c - what a rank that is not 0 does, and state from a checkpoint. See follow.h. */
 #include "train/follow.h"
 
 #include "train/step_internal.h"
 
 /* ---- state ---- */
 
-enum { PIECE = 1 << 20 }; /* elements */
-
-static int share_state(rt_trainer *t, char what, uint32_t param, void *piece, rt_err *e)
+int rt_trainer_put_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const void *in,
+                         rt_err *e)
 {
-    int rc = RT_OK;
     rt_peers *p = t->peers;
-    uint64_t all = rt_trainer_state_elems(t, what, param);
-    for (uint64_t first = 0; first < all; first += PIECE) {
-        uint64_t n = all - first < PIECE ? all - first : PIECE;
-        uint64_t bytes = rt_dtype_bytes(rt_trainer_state_dtype(t, what, param), n);
-        if (p->rank == 0) RT_TRY(rt_trainer_read_state(t, what, param, first, n, piece, e));
-        p->give(p->ctx, piece, bytes);
-        if (p->rank) RT_TRY(rt_trainer_write_state(t, what, param, first, n, piece, e));
+    if (p) {
+        rt_word_say(p, &(rt_word){ .kind = RT_WORD_PUT, .what = what, .param = param, .first = first, .count = n });
+        p->give(p->ctx, (void *)(uintptr_t)in, rt_dtype_bytes(rt_trainer_state_dtype(t, what, param), n));
     }
-out:
-    return rc;
+    return rt_trainer_write_state(t, what, param, first, n, in, e);
 }
 
-int rt_trainer_share(rt_trainer *t, rt_err *e)
+static int follow_state(rt_trainer *t, const rt_word *w, rt_err *e)
 {
-    int rc = RT_OK;
-    const rt_decoder *d = t->plan->student;
-    if (!t->peers) return RT_OK;
-    void *piece = rt_alloc(PIECE * sizeof(float), 64);
-    if (!piece) RT_TRY(rt_no_memory(e, "the state of a checkpoint"));
-    if (t->peers->rank == 0) rt_word_say(t->peers, &(rt_word){ .kind = RT_WORD_STATE });
-    for (uint32_t i = 0; i < d->param_count; i++)
-        for (const char *what = "wmvs"; *what && d->params[i].grad.buf; what++)
-            RT_TRY(share_state(t, *what, i, piece, e));
+    int rc;
+    rt_peers *p = t->peers;
+    uint64_t bytes = rt_dtype_bytes(rt_trainer_state_dtype(t, w->what, w->param), w->count);
+    void *data = rt_alloc(bytes, 64);
+    if (!data) RT_TRY(rt_no_memory(e, "the state of a checkpoint"));
+    if (w->kind == RT_WORD_SHOW) {
+        RT_TRY(rt_step_show(t, w->what, w->param, w->first, w->count, data, e));
+    } else {
+        p->give(p->ctx, data, bytes);
+        RT_TRY(rt_trainer_write_state(t, w->what, w->param, w->first, w->count, data, e));
+    }
 out:
-    if (rc < 0 && piece) t->peers->torn = true;
-    rt_free(piece);
+    if (rc < 0) p->torn = true;
+    rt_free(data);
     return rc;
 }
 
@@ -67,7 +62,8 @@ out:
 int rt_trainer_follow(rt_trainer *t, const rt_word *w, rt_err *e)
 {
     switch (w->kind) {
-    case RT_WORD_STATE: return rt_trainer_share(t, e);
+    case RT_WORD_PUT:
+    case RT_WORD_SHOW: return follow_state(t, w, e);
     case RT_WORD_STEP: return follow_step(t, w, e);
     default: return rt_fail(e, RT_INTERNAL, "rank 0 said word %u, which is not of a step", w->kind);
     }

@@ -14,7 +14,8 @@ typedef enum rt_word_kind {
     RT_WORD_OPEN,  /* programs: what follows is the caller's */
     RT_WORD_CLOSE, /* they are given back */
     RT_WORD_LOAD,  /* weights from files, by the seed */
-    RT_WORD_STATE, /* weights and moments follow, from a checkpoint */
+    RT_WORD_PUT,   /* elements of weights or moments follow, from a checkpoint */
+    RT_WORD_SHOW,  /* elements that ranks share out: each has to show what it owns */
     RT_WORD_STEP   /* its rows follow */
 } rt_word_kind;
 
@@ -26,6 +27,9 @@ typedef struct rt_word {
     uint32_t row[2]; /* rows of the step before those of rank i: i * row[0] / row[1] */
     uint64_t seed;
     double lr;
+    uint64_t first, count; /* of PUT and SHOW: elements; of what (rt_trainer_state_elems) of which parameter */
+    uint32_t param;
+    char what;
 } rt_word;
 
 /* Rank 0's, to all; or what rank 0 says next. */
@@ -40,10 +44,8 @@ static inline uint32_t rt_rank_first(uint32_t batch, uint32_t rank, uint32_t ran
 /* Of the rank that has most. */
 static inline uint32_t rt_rank_rows(uint32_t batch, uint32_t ranks) { return (batch + ranks - 1) / ranks; }
 
-/* Weights and moments of rank 0 to all, after a checkpoint was loaded; every rank calls it. */
-int rt_trainer_share(rt_trainer *t, rt_err *e);
-/* A rank that is not 0 does what was said; RT_WORD_STATE and RT_WORD_STEP. A step that is not finite is rank 0's to
- * report. */
+/* A rank that is not 0 does what was said: RT_WORD_PUT, RT_WORD_SHOW and RT_WORD_STEP. A step that is not finite is
+ * rank 0's to report. */
 int rt_trainer_follow(rt_trainer *t, const rt_word *w, rt_err *e);
 
 #endif

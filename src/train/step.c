@@ -56,6 +56,7 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
     if (!t) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(d->api->info(d, &info, e));
     if (!of_device.head_bytes) of_device.head_bytes = info.head_bytes;
+    if (seal && seal->peers) of_device.rank = seal->peers->rank;
     RT_TRY(rt_step_plan_new(&t->plan, &of_device, e));
     uint32_t n = rt_step_plan_list(t->plan, plans);
     RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
@@ -358,9 +359,11 @@ static int fault_message(const rt_trainer *t, const rt_fault *f, const char *who
     if (t->peers) name_rank(when, sizeof when, t->peers, f->set - 1);
     if (f->site >= RT_SITE_NORM) return rt_fail(e, RT_NONFINITE, "%s: the norm of the gradient is not finite", when);
     if (f->site >= RT_SITE_GRAD) {
-        uint32_t i = f->site - RT_SITE_GRAD;
+        uint32_t i = f->site - RT_SITE_GRAD, rank = f->set - 1, row = f->row;
+        const rt_slices *slices = &t->plan->slices;
+        if (i < d->param_count && rank < slices->ranks) row += rt_slices_first(slices, i, rank);
         return rt_fail(e, RT_NONFINITE, "%s: the gradient of %s is not finite, first in row %u", when,
-                       i < d->param_count ? rt_param_name(name, &d->params[i]) : "an unknown tensor", f->row);
+                       i < d->param_count ? rt_param_name(name, &d->params[i]) : "an unknown tensor", row);
     }
     uint32_t position = fault_position(t, f), T = t->plan->opts.T;
     return rt_fail(e, RT_NONFINITE,

@@ -112,12 +112,16 @@ int rt_trainer_measure_teacher(rt_trainer *t, const rt_batch *micro, uint32_t co
 int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e);
 
 /* What a checkpoint keeps of parameter i: 'w' weight or master, 'm', 'v', and 's' the exponents of 8-bit moments; in
- * their own dtype (f64 as f32). Elements 0: it has none. */
+ * their own dtype (f64 as f32). Elements 0: it has none. Where ranks share it out, rank 0 reads all of it, and the
+ * others answer (follow.h); each writes what it owns. rt_trainer_put_state: rank 0's, and all write it. */
 rt_dtype rt_trainer_state_dtype(const rt_trainer *t, char what, uint32_t param);
 uint64_t rt_trainer_state_elems(const rt_trainer *t, char what, uint32_t param);
 int rt_trainer_read_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, void *out, rt_err *e);
 int rt_trainer_write_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const void *in,
                            rt_err *e);
+
+int rt_trainer_put_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const void *in,
+                         rt_err *e);
 
 /* Raw access: what = 'w' weight or master, 'm', 'v' (no codes of 8 bits), 'g' gradient, of parameter i; as f32. */
 uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param);

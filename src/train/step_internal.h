@@ -20,6 +20,9 @@ rt_batch rt_step_rows_at(const rt_trainer *t, int32_t *rows, uint32_t micro, uin
 /* Rank 0 tells the others of a step, whose micro-batches are those of all ranks. */
 int rt_step_lead(rt_trainer *t, const rt_batch *micro, uint32_t count, const rt_step *v, rt_err *e);
 
+/* What ranks share out, brought together by all of them: data (n), of which each shows what it owns. */
+int rt_step_show(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, void *data, rt_err *e);
+
 /* ---- several teachers (step_teachers.c) ---- */
 /* Which share each teacher has of each position; nothing where there are not several. */
 int rt_step_write_shares(rt_trainer *t, const rt_batch *b, rt_err *e);

@@ -1,7 +1,5 @@
 /* step_plan.c - see step_plan.h. */
-#include "train/step_plan.h"
-
-#include "num/moment.h"
+#include "train/update_plan.h"
 
 #include <stdio.h>
 
@@ -184,31 +182,6 @@ static void declare_data(rt_step_plan *s)
         s->vmask = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_U32, 1, (o->student->vocab + 31) / 32, "common ids");
 }
 
-static rt_view moment(rt_step_plan *s, const rt_param *p, rt_dtype d, uint32_t cols, const char *what)
-{
-    char name[RT_NAME_BYTES], text[RT_NAME_BYTES + 16];
-    snprintf(text, sizeof text, "%s %s", rt_param_name(name, p), what);
-    return rt_space_buf(s->space, RT_CLASS_STATE, d, p->value.rows, cols, text);
-}
-
-static int declare_moments(rt_step_plan *s, rt_err *e)
-{
-    const rt_decoder *d = s->student;
-    rt_dtype scalar = s->opts.policy.scalar, narrow = scalar == RT_DTYPE_F64 ? scalar : s->opts.moments;
-    s->moments = rt_arena_alloc(&s->arena, sizeof *s->moments * d->param_count);
-    if (!s->moments) return rt_no_memory(e, "the optimizer's state");
-    for (uint32_t i = 0; i < d->param_count; i++) {
-        const rt_param *p = &d->params[i];
-        rt_moments *m = &s->moments[i];
-        if (!p->grad.buf) continue;
-        m->m = moment(s, p, narrow, p->value.cols, "m");
-        m->v = moment(s, p, narrow, p->value.cols, "v");
-        if (narrow == RT_DTYPE_U8) m->exps = moment(s, p, narrow, (uint32_t)rt_moment_exps(p->value.cols), "exponents");
-        if (s->opts.policy.weight != scalar) m->master = moment(s, p, scalar, p->value.cols, "master");
-    }
-    return RT_OK;
-}
-
 static int declare_models(rt_step_plan *s, rt_err *e)
 {
     int rc;
@@ -219,7 +192,9 @@ static int declare_models(rt_step_plan *s, rt_err *e)
                                 .train = !o->eval_only,
                                 .accumulate = o->accumulate || o->ranks > 1, /* what is added up is f32 */
                                 .frozen = o->frozen,
-                                .lora = o->lora };
+                                .lora = o->lora,
+                                .buckets = o->ranks > 1 && o->zero && !o->eval_only,
+                                .grads_apart = o->zero == RT_ZERO_GRADS };
     rt_decoder_opts teacher = { .name = "teacher",
                                 .policy = &o->policy,
                                 .dtypes = o->teacher_dtypes,
@@ -267,8 +242,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     rt_recompute_levels(&s->opts.recompute, d->lowest, d->config.layers, levels);
     RT_TRY(rt_trace_new(&trace, d, levels, s->step, e));
     take_hidden(s, p);
-    for (uint32_t i = 0; more && i < d->param_count; i++)
-        if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);
+    rt_update_grads(s, p, more);
     if (more) rt_plan_assume_defined(p, s->sums);
     rt_loss_io io = { .hidden = rt_act(p, p->policy.act, N, C, "hidden"),
                       .teacher_hidden = s->teacher_hidden,
@@ -282,86 +256,12 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     io.dhidden = rt_act(p, p->policy.act, N, C, "dhidden");
     rt_decoder_forward(p, d, &s->tokens, trace, io.hidden);
     rt_loss_record(p, d, s->teacher, &io, &s->opts.loss, s->opts.chunk);
-    rt_decoder_backward(p, d, &s->tokens, trace, io.dhidden);
+    const rt_bucket_done done = { rt_update_done, s };
+    rt_decoder_backward(p, d, &s->tokens, trace, io.dhidden, &done);
+    rt_update_last(s, p);
 out:
     rt_trace_free(trace);
     return rc;
-}
-
-static bool is_matrix(const rt_param *p) { return p->part || p->value.rows > 1; }
-
-/* From here on every rank has the same sums and gradients, and does the same with them. */
-static void record_ranks(rt_step_plan *s, rt_plan *p)
-{
-    const rt_decoder *d = s->student;
-    uint32_t ranks = s->opts.ranks;
-    if (ranks < 2) return;
-    rt_plan_label(p, "sum over ranks");
-    rt_plan_assume_defined(p, s->sums);
-    rt_emit_all_reduce(p, s->sums, s->fault, ranks);
-    for (uint32_t i = 0; i < d->param_count; i++) {
-        if (!d->params[i].grad.buf) continue;
-        rt_plan_assume_defined(p, d->params[i].grad);
-        rt_emit_all_reduce(p, d->params[i].grad, RT_NONE, ranks);
-    }
-}
-
-static void record_update(rt_step_plan *s, rt_plan *p)
-{
-    const rt_decoder *d = s->student;
-    const rt_step_opts *o = &s->opts;
-    rt_adamw_opts adamw = { (float)o->beta1, (float)o->beta2, (float)o->eps, 0, 0, 0 };
-    record_ranks(s, p);
-    rt_plan_label(p, "gradient norm");
-    for (uint32_t i = 0; i < d->param_count; i++) {
-        if (!d->params[i].grad.buf) continue;
-        rt_plan_assume_defined(p, d->params[i].grad);
-        rt_emit_norm_sq(p, s->nsq, d->params[i].grad, s->fault, s->step, RT_SITE_GRAD + i); /* =, then += */
-    }
-    rt_emit_clip(p, s->clip, s->norm, s->nsq, s->fault, s->step, (float)o->max_grad_norm, RT_SITE_NORM);
-    rt_plan_label(p, "adamw");
-    for (uint32_t i = 0; i < d->param_count; i++) {
-        const rt_param *q = &d->params[i];
-        if (!q->grad.buf) continue;
-        adamw.weight_decay = is_matrix(q) ? (float)o->weight_decay : 0.0f;
-        rt_adamw_io io = { .param = q->value,
-                           .master = s->moments[i].master,
-                           .m = s->moments[i].m,
-                           .v = s->moments[i].v,
-                           .exps = s->moments[i].exps,
-                           .grad = q->grad,
-                           .step = s->step,
-                           .gscale = s->clip,
-                           .fault = s->fault };
-        adamw.stream = i;
-        rt_emit_adamw(p, &io, &adamw);
-    }
-}
-
-/* Codes and exponents are bytes, which the host sets to 0. */
-static bool fills_moments(const rt_moments *m) { return m->m.buf && !m->exps.buf; }
-static bool casts_master(const rt_moments *m, const rt_param *p) { return m->master.buf && !p->part; }
-
-/* Before the first step. Adapters begin elsewhere, and their masters with them. */
-static void record_start(rt_step_plan *s, rt_plan *p)
-{
-    const rt_decoder *d = s->student;
-    for (uint32_t i = 0; i < d->param_count; i++) {
-        const rt_moments *m = &s->moments[i];
-        if (fills_moments(m)) {
-            rt_emit_fill(p, m->m, 0.0f);
-            rt_emit_fill(p, m->v, 0.0f);
-        }
-        if (casts_master(m, &d->params[i])) rt_emit_cast(p, m->master, d->params[i].value);
-    }
-}
-
-static bool needs_start(const rt_step_plan *s)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < s->student->param_count; i++)
-        any = any || fills_moments(&s->moments[i]) || casts_master(&s->moments[i], &s->student->params[i]);
-    return any;
 }
 
 static void take_list(rt_plan *p, rt_kd_io *io, const rt_step_list *l, uint32_t first, uint32_t n)
@@ -478,7 +378,7 @@ static bool is_there(const rt_step_plan *s, int program)
     case RT_PROGRAM_NEXT: return s->opts.accumulate && !s->opts.eval_only;
     case RT_PROGRAM_LOGITS: return s->opts.picks > 0;
     case RT_PROGRAM_EVAL: return true;
-    case RT_PROGRAM_START: return needs_start(s);
+    case RT_PROGRAM_START: return rt_update_needs_start(s);
     default: return !s->opts.eval_only;
     }
 }
@@ -500,10 +400,10 @@ static int record_all(rt_step_plan *s, rt_err *e)
         switch (i) {
         case RT_PROGRAM_TEACHER: record_teachers(s, p, &s->tokens, false); break;
         case RT_PROGRAM_AHEAD: record_teachers(s, p, &s->ahead_tokens, true); break;
-        case RT_PROGRAM_UPDATE: record_update(s, p); break;
+        case RT_PROGRAM_UPDATE: rt_update_record(s, p); break;
         case RT_PROGRAM_EVAL: record_eval(s, p); break;
         case RT_PROGRAM_LOGITS: record_logits(s, p); break;
-        case RT_PROGRAM_START: record_start(s, p); break;
+        case RT_PROGRAM_START: rt_update_record_start(s, p); break;
         default: RT_TRY(record_micro(s, p, i == RT_PROGRAM_NEXT, e));
         }
         RT_TRY(rt_plan_status(p, e));
@@ -546,7 +446,8 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
     RT_TRY(rt_space_new(&s->space, e));
     RT_TRY(declare_models(s, e));
     declare_data(s);
-    RT_TRY(declare_moments(s, e));
+    RT_TRY(rt_update_slices(s, e));
+    RT_TRY(rt_update_moments(s, e));
     if (s->opts.picks) declare_picks(s);
     if (s->space->err.status < 0) {
         if (e) *e = s->space->err;

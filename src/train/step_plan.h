@@ -11,6 +11,7 @@
 #include "teacher/source.h"
 #include "train/loss_plan.h"
 #include "train/recompute.h"
+#include "train/slices.h"
 
 /* A live teacher besides the first. */
 typedef struct rt_step_other {
@@ -37,9 +38,15 @@ typedef enum rt_program {
 /* With those of both generators. */
 enum { RT_PROGRAM_MOST = RT_PROGRAM_COUNT + 2 * RT_GENERATOR_PROGRAMS };
 
+/* What several ranks share out, each having a slice of it: masters and moments; gradients too. Weights are whole on all
+ * of them. */
+typedef enum rt_zero { RT_ZERO_NONE, RT_ZERO_STATE, RT_ZERO_GRADS, RT_ZERO_COUNT } rt_zero;
+
 typedef struct rt_step_opts {
     uint32_t B, T;       /* rows of a micro-batch, positions of a row */
     uint32_t ranks;      /* that add up their gradients in an update; 0, 1: there is one */
+    uint32_t rank;       /* which of them this is: rt_trainer_open takes it from the peers */
+    rt_zero zero;        /* what they share out among them; with one rank nothing */
     bool accumulate;     /* a step may have more than one micro-batch */
     uint32_t ahead;      /* micro-batches that the teacher reads at once in a step; 0, 1: each by itself */
     uint32_t chunk;      /* tokens of the head at a time; 0: chosen from the vocabulary, */
@@ -69,7 +76,8 @@ typedef struct rt_step_opts {
     uint32_t sample_context; /* longest sample with its prompt; 0: the models write no samples */
 } rt_step_opts;
 
-/* State of the optimizer for one trained parameter, shaped as it (exps: two bytes for each 128 of a row). */
+/* State of the optimizer for one trained parameter, shaped as it, or as the rows of it that this rank owns (exps: two
+ * bytes for each 128 of a row). RT_NONE: it owns none. */
 typedef struct rt_moments {
     rt_view m, v;
     rt_view exps;   /* of 8-bit moments (num/moment.h); else RT_NONE */
@@ -114,6 +122,11 @@ typedef struct rt_step_plan {
     rt_view pick;                    /* (picks,1): which positions */
     rt_view logits, teacher_logits;  /* (picks,V), (picks, V of the teacher; of several their mixture, V) */
     rt_moments *moments;             /* (student->param_count), zero where nothing is trained */
+    rt_dtype moment_dtype;           /* of all m and v */
+    bool masters;                    /* weights are stored narrower than what is trained */
+    rt_slices slices;                /* where ranks share the state out */
+    rt_view *bucket_sum;             /* (student->bucket_count) gradients of this rank's slices, over all ranks */
+    uint32_t bucket_held;            /* while backward is recorded: 1 + the bucket that is added up next; 0: none */
     rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
     uint32_t index[RT_PROGRAM_COUNT];
     rt_generator *student_says, *teacher_says; /* over the same weights; null where there is none */

@@ -118,7 +118,7 @@ static int record(const rt_block *b, rt_plan *p, bool grad, rt_err *e)
     if (rc < 0) return rc;
     rt_decoder_forward(p, b->decoder, &b->tokens, trace, hidden);
     for (uint32_t i = 0; i < N; i += chunk) record_chunk(b, p, hidden, dhidden, i, N - i < chunk ? N - i : chunk);
-    if (grad) rt_decoder_backward(p, b->decoder, &b->tokens, trace, dhidden);
+    if (grad) rt_decoder_backward(p, b->decoder, &b->tokens, trace, dhidden, NULL);
     rt_trace_free(trace);
     return RT_OK;
 }

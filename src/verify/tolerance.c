@@ -96,6 +96,8 @@ static const rt_tolerance table[] = {
       "differences of logits, T times the logarithm of a sum, an exponential and a logarithm below 2 units"),
     T(ALL_REDUCE, RT_REDUCE_X, SELF, 0, 0, 0, "of one rank, the value itself"),
     T(ALL_REDUCE, RT_REDUCE_FAULT, EXACT, 0, 0, 0, "the record of the first rank that has one"),
+    T(REDUCE_SCATTER, RT_SCATTER_OWN, SELF, 1, 0, 0, "of one rank, the value itself, or one sum"),
+    T(ALL_GATHER, RT_GATHER_X, SELF, 0, 0, 0, "of one rank, the values themselves"),
 #undef T
 };
 

@@ -52,6 +52,14 @@ set -- distill --teacher teacher --student student --data data.jsonl --seq-len 6
 
 run "$@" --out one
 exits 0
+for zero in 0 2; do
+    ranks 3 "$@" --zero $zero --out zero$zero
+    exits 0
+    check "with --zero $zero, $(near one zero$zero 1e-3)" near one zero$zero 1e-3
+done
+ranks 2 "$@" --zero 3 --out wrong
+exits 2
+err_has '--zero 3 is out of range'
 for n in 2 3 4; do
     ranks $n "$@" --out many$n
     exits 0
@@ -105,9 +113,18 @@ err_has '--devices 3, and a launcher has started 2 ranks'
 
 # ---- resumed with another number of ranks ----
 
-ranks 2 "$@" --out first
+# The state of each rank is in the checkpoint, whose files are those of one process.
+ranks 4 "$@" --out first
 exits 0
-for n in 1 2 3; do
+check 'a checkpoint has the tensors of one process' \
+    python3 - one/run/checkpoints/checkpoint-000006 first/run/checkpoints/checkpoint-000006 <<'PY'
+import json, struct, sys
+def head(folder):
+    with open(folder + "/state.safetensors", "rb") as f:
+        return f.read(struct.unpack("<Q", f.read(8))[0])
+assert head(sys.argv[1]) == head(sys.argv[2])
+PY
+for n in 1 2 3 4; do
     cp -r first resumed$n
     rm -r resumed$n/run/checkpoints/checkpoint-000012 resumed$n/model.safetensors
     ranks $n distill --resume --out resumed$n
@@ -115,7 +132,21 @@ for n in 1 2 3; do
     out_has 'resuming from checkpoint-000006'
     check "the curve goes on, $(near first resumed$n 1e-3)" near first resumed$n 1e-3
 done
-check 'the same bits' cmp first/model.safetensors resumed2/model.safetensors
+check 'the same bits' cmp first/model.safetensors resumed4/model.safetensors
+
+# Blocks of 8-bit moments and their exponents, of adapters: by three ranks, and further by two.
+set -- distill --teacher teacher --student student --data data.jsonl --seq-len 64 --batch 7 --steps 6 --save-every 3 --lr 2e-3 \
+    --threads 1 --optimizer adamw-8bit --lora
+run "$@" --out narrow
+exits 0
+ranks 3 "$@" --out narrow3
+exits 0
+check "the curve of one process, $(near narrow narrow3 1e-3)" near narrow narrow3 1e-3
+rm -r narrow3/run/checkpoints/checkpoint-000006 narrow3/*model.safetensors
+ranks 2 distill --resume --out narrow3
+exits 0
+out_has 'resuming from checkpoint-000003'
+check "the curve goes on, $(near narrow narrow3 1e-3)" near narrow narrow3 1e-3
 
 # ---- what cannot be ----
 

@@ -8,9 +8,7 @@
 
 #include <cmocka.h>
 
-#include "exec/exec.h"
-#include "op/emit.h"
-#include "thread_peers.h"
+#include "rank_device.h"
 
 #include <stdio.h>
 
@@ -24,59 +22,41 @@ typedef struct sum_case {
     char why[THREAD_RANKS][200];
 } sum_case;
 
-/* Of all sizes, so that another order is another sum. */
-static float value(uint32_t rank, uint64_t i)
-{
-    uint64_t z = (i + 1) * 0x9E3779B97F4A7C15ull + rank * 0xBF58476D1CE4E5B9ull;
-    z ^= z >> 31;
-    z *= 0x94D049BB133111EBull;
-    return (float)((double)(z >> 40) / 16777216.0 - 0.5) * (float)(1u << (z % 24));
-}
-
 static int sum_on(rt_peers *p, sum_case *c, rt_err *e)
 {
     int rc;
-    const rt_backend *b;
-    rt_dev *d = NULL;
-    rt_space *space = NULL;
-    rt_plan *plan = NULL;
-    rt_exec *x = NULL;
+    rank_device r = { 0 };
     uint32_t wide = c->cols + c->gap;
     uint64_t n = (uint64_t)c->rows * wide;
     float *all = rt_alloc(n * sizeof *all, 64);
     rt_fault fault = { 0 };
-    for (uint64_t i = 0; i < n; i++) all[i] = value(p->rank, i);
+    for (uint64_t i = 0; i < n; i++) all[i] = rank_value(p->rank, i);
     if (c->faulty >= 0 && (p->rank == (uint32_t)c->faulty || p->rank == (uint32_t)c->faulty + 1))
         fault = (rt_fault){ 1, 7, 40 + p->rank, 9 };
-    RT_TRY(rt_backend_find(c->device, &b, e));
-    RT_TRY(b->open(&d, strcmp(c->device, "ref") == 0, &RT_DEV_OPTIONS({ "threads", "1" }), e)); /* ref: in float */
-    RT_TRY(rt_space_new(&space, e));
-    rt_view buf = rt_space_buf(space, RT_CLASS_STATE, RT_DTYPE_F32, c->rows, wide, "x");
-    rt_view f = rt_space_buf(space, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault"), v = buf;
+    RT_TRY(rank_device_open(&r, c->device, e));
+    rt_view buf = rt_space_buf(r.space, RT_CLASS_STATE, RT_DTYPE_F32, c->rows, wide, "x");
+    rt_view f = rt_space_buf(r.space, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault"), v = buf;
     v.cols = c->cols;
     v.off = c->gap / 2;
-    RT_TRY(rt_plan_new(&plan, space, "sum", &rt_policy_f32, e));
-    rt_emit_all_reduce(plan, v, f, p->size);
-    rt_seal_opts o = { .guards = true, .peers = p->size > 1 ? p : NULL };
-    RT_TRY(rt_exec_seal(&x, d, (const rt_plan *const *)&plan, 1, &o, e));
-    RT_TRY(rt_exec_write(x, buf, all, n * sizeof *all, e));
-    RT_TRY(rt_exec_write(x, f, &fault, sizeof fault, e));
-    RT_TRY(rt_exec_run(x, 0, NULL, e));
-    RT_TRY(rt_exec_read(x, buf, all, n * sizeof *all, e));
-    RT_TRY(rt_exec_read(x, f, &c->fault[p->rank], sizeof fault, e));
-    RT_TRY(rt_exec_check(x, e));
-    for (uint32_t r = 0; r < c->rows; r++) { /* what lies beside the window is as it was */
+    rt_view again = rt_space_buf(r.space, RT_CLASS_INPUT, RT_DTYPE_F32, 1, 1, "again");
+    rt_emit_all_reduce(r.plan, v, f, p->size);
+    rt_emit_all_reduce(r.plan, again, f, p->size); /* a fault that has been named keeps its name */
+    RT_TRY(rank_device_seal(&r, p, e));
+    RT_TRY(rt_exec_write(r.x, buf, all, n * sizeof *all, e));
+    RT_TRY(rt_exec_write(r.x, f, &fault, sizeof fault, e));
+    RT_TRY(rt_exec_run(r.x, 0, NULL, e));
+    RT_TRY(rt_exec_read(r.x, buf, all, n * sizeof *all, e));
+    RT_TRY(rt_exec_read(r.x, f, &c->fault[p->rank], sizeof fault, e));
+    RT_TRY(rt_exec_check(r.x, e));
+    for (uint32_t row = 0; row < c->rows; row++) { /* what lies beside the window is as it was */
         for (uint32_t k = 0; k < wide; k++)
             if ((k < v.off || k >= v.off + c->cols) &&
-                all[(uint64_t)r * wide + k] != value(p->rank, (uint64_t)r * wide + k))
-                RT_TRY(rt_fail(e, RT_INTERNAL, "row %u column %u was written", r, k));
-        memcpy(c->got[p->rank] + (uint64_t)r * c->cols, all + (uint64_t)r * wide + v.off, c->cols * sizeof *all);
+                all[(uint64_t)row * wide + k] != rank_value(p->rank, (uint64_t)row * wide + k))
+                RT_TRY(rt_fail(e, RT_INTERNAL, "row %u column %u was written", row, k));
+        memcpy(c->got[p->rank] + (uint64_t)row * c->cols, all + (uint64_t)row * wide + v.off, c->cols * sizeof *all);
     }
 out:
-    rt_exec_free(x);
-    rt_plan_free(plan);
-    rt_space_free(space);
-    if (d) d->api->close(d);
+    rank_device_close(&r);
     rt_free(all);
     return rc;
 }
@@ -100,8 +80,8 @@ static void sum(const char *device, uint32_t ranks, uint32_t rows, uint32_t cols
         if (c.failed[r]) fail_msg("%s, rank %u of %u: %s", device, r, ranks, c.why[r]);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = i / cols * (cols + gap) + gap / 2 + i % cols;
-        float want = value(0, at);
-        for (uint32_t r = 1; r < ranks; r++) want += value(r, at);
+        float want = rank_value(0, at);
+        for (uint32_t r = 1; r < ranks; r++) want += rank_value(r, at);
         for (uint32_t r = 0; r < ranks; r++)
             if (memcmp(&c.got[r][i], &want, sizeof want) != 0)
                 fail_msg("%s, rank %u of %u, (%u,%u) element %llu: %a, expected %a", device, r, ranks, rows, cols,
@@ -147,26 +127,17 @@ static void test_faults(void **state)
 /* A plan for other ranks than there are is not run. */
 static void test_other_ranks(void **state)
 {
-    const rt_backend *b;
-    rt_dev *d = NULL;
-    rt_space *space = NULL;
-    rt_plan *plan = NULL;
-    rt_exec *x = NULL;
+    rank_device r;
     rt_err e = { 0 };
     (void)state;
-    assert_int_equal(rt_backend_find("cpu", &b, &e), RT_OK);
-    assert_int_equal(b->open(&d, 0, NULL, &e), RT_OK);
-    assert_int_equal(rt_space_new(&space, &e), RT_OK);
-    rt_view v = rt_space_buf(space, RT_CLASS_STATE, RT_DTYPE_F32, 2, 3, "x");
-    assert_int_equal(rt_plan_new(&plan, space, "sum", &rt_policy_f32, &e), RT_OK);
-    rt_emit_all_reduce(plan, v, RT_NONE, 2);
-    assert_int_equal(plan->ops[0].queue, RT_QUEUE_COMM);
-    assert_int_equal(plan->queue, RT_QUEUE_COMPUTE);
-    assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&plan, 1, NULL, &e), RT_INTERNAL);
+    assert_int_equal(rank_device_open(&r, "cpu", &e), RT_OK);
+    rt_view v = rt_space_buf(r.space, RT_CLASS_STATE, RT_DTYPE_F32, 2, 3, "x");
+    rt_emit_all_reduce(r.plan, v, RT_NONE, 2);
+    assert_int_equal(r.plan->ops[0].queue, RT_QUEUE_COMM);
+    assert_int_equal(r.plan->queue, RT_QUEUE_COMPUTE);
+    assert_int_equal(rank_device_seal(&r, &(rt_peers){ .size = 1 }, &e), RT_INTERNAL);
     assert_non_null(strstr(e.text, "2 ranks, and there are 1"));
-    rt_plan_free(plan);
-    rt_space_free(space);
-    d->api->close(d);
+    rank_device_close(&r);
 }
 
 int main(void)

@@ -464,9 +464,9 @@ static void test_programs_hash(void **state)
     rt_err e = { 0 };
     rt_hash128 a, b, c;
     rt_trainer *x = new_trainer(0, NULL), *y = new_trainer(0, NULL), *z = new_trainer(4, NULL);
-    assert_int_equal(rt_programs_hash(x, &a, &e), RT_OK);
-    assert_int_equal(rt_programs_hash(y, &b, &e), RT_OK);
-    assert_int_equal(rt_programs_hash(z, &c, &e), RT_OK);
+    assert_int_equal(rt_programs_hash(x, false, &a, &e), RT_OK);
+    assert_int_equal(rt_programs_hash(y, false, &b, &e), RT_OK);
+    assert_int_equal(rt_programs_hash(z, false, &c, &e), RT_OK);
     assert_true(a.hi == b.hi && a.lo == b.lo);
     assert_true(a.hi != c.hi && a.lo != c.lo);
     rt_trainer_free(x);

@@ -119,7 +119,7 @@ static void record(problem *m, rt_plan *p, bool grad)
     if (grad) assert_int_equal(rt_trace_new(&trace, m->student, s->recompute, m->step, &e), RT_OK);
     rt_decoder_forward(p, m->student, &m->tokens, trace, io.hidden);
     rt_loss_record(p, m->student, s->no_teacher ? NULL : m->teacher, &io, &loss_opts, s->chunk);
-    if (grad) rt_decoder_backward(p, m->student, &m->tokens, trace, io.dhidden);
+    if (grad) rt_decoder_backward(p, m->student, &m->tokens, trace, io.dhidden, NULL);
     rt_trace_free(trace);
 }
 

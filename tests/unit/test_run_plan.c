@@ -188,7 +188,7 @@ static void plan_and_run(const char *teacher, const char *student, const flags *
     rt_run *r = open_run(&s, dev, true, NULL);
     assert_true(allocated == 0 && sealed == 0);
     if (rt_run_cost_new(&plan, r, &e) < 0) fail_msg("%s", e.text);
-    assert_true(rt_programs_hash(rt_run_trainer(r), &dry_hash, &e) == RT_OK && rt_run_fitted(r)->fits);
+    assert_true(rt_programs_hash(rt_run_trainer(r), false, &dry_hash, &e) == RT_OK && rt_run_fitted(r)->fits);
     char name[64];
     snprintf(name, sizeof name, "%s", plan.peak_program);
     plan.peak_program = name;
@@ -200,7 +200,7 @@ static void plan_and_run(const char *teacher, const char *student, const flags *
                  (unsigned long long)plan.memory.total);
     if (rt_run_cost_new(&real, r, &e) < 0) fail_msg("%s", e.text);
     same_costs(&plan, &real);
-    assert_int_equal(rt_programs_hash(rt_run_trainer(r), &real_hash, &e), RT_OK);
+    assert_int_equal(rt_programs_hash(rt_run_trainer(r), false, &real_hash, &e), RT_OK);
     assert_true(dry_hash.hi == real_hash.hi && dry_hash.lo == real_hash.lo); /* the very programs */
     rt_run_summary summary;
     if (train) {

@@ -49,7 +49,8 @@ static void test_all_pass(void **state)
 static bool is_memory_bound(rt_op_kind k)
 {
     return k != RT_OP_MATMUL && k != RT_OP_MATMUL_SCALED && k != RT_OP_MATMUL_INT8 && k != RT_OP_ATTN_FWD &&
-           k != RT_OP_ATTN_BWD && k != RT_OP_ATTN_DECODE && k != RT_OP_CLIP;
+           k != RT_OP_ATTN_BWD && k != RT_OP_ATTN_DECODE && k != RT_OP_CLIP && k != RT_OP_REDUCE_SCATTER &&
+           k != RT_OP_ALL_GATHER;
 }
 
 static void test_every_op_has_one(void **state)

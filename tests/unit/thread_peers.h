@@ -44,13 +44,15 @@ static inline void thread_gather(void *ctx, const void *part, void *all, uint64_
     pthread_barrier_wait(&r->world->barrier);
 }
 
-static inline void thread_give(void *ctx, void *data, uint64_t bytes)
+static inline void thread_give_from(void *ctx, uint32_t rank, void *data, uint64_t bytes)
 {
     struct thread_rank *r = ctx;
     thread_meet(r, data);
-    if (r->rank) memcpy(data, r->world->shown[0], bytes);
+    if (r->rank != rank) memcpy(data, r->world->shown[rank], bytes);
     pthread_barrier_wait(&r->world->barrier);
 }
+
+static inline void thread_give(void *ctx, void *data, uint64_t bytes) { thread_give_from(ctx, 0, data, bytes); }
 
 static inline void thread_world_begin(thread_world *w, uint32_t size)
 {
@@ -63,6 +65,7 @@ static inline void thread_world_begin(thread_world *w, uint32_t size)
                                   .exchange = thread_exchange,
                                   .gather = thread_gather,
                                   .give = thread_give,
+                                  .give_from = thread_give_from,
                                   .ctx = &w->rank[i] };
     }
 }

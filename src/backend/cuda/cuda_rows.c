@@ -129,7 +129,7 @@ const rt_cuda_op rt_cuda_cast = { rows_need, cast_emit };
 const rt_cuda_op rt_cuda_fill = { rows_need, fill_emit };
 const rt_cuda_op rt_cuda_copy = { copy_need, copy_emit };
 
-/* ---- all_reduce: a run of several ranks is refused when it is sealed, and told what can do it ---- */
+/* ---- what ranks do together: a run of several is refused when it is sealed, and told what can do it ---- */
 
 static bool reduce_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
@@ -147,6 +147,8 @@ static void reduce_emit(rt_cuda_builder *b, const rt_bound_op *o)
 }
 
 const rt_cuda_op rt_cuda_all_reduce = { reduce_need, reduce_emit };
+const rt_cuda_op rt_cuda_reduce_scatter = { reduce_need, reduce_emit };
+const rt_cuda_op rt_cuda_all_gather = { reduce_need, reduce_emit };
 
 /* ---- dropout ---- */
 

@@ -28,6 +28,9 @@ uint64_t rt_ref_work(rt_op_kind kind, const rt_args *args)
         uint64_t V = args->kd.V, k = args->kd.k;
         return 2 * V + 3 * ((V > k ? V : k) + 1);
     }
+    case RT_OP_REDUCE_SCATTER:
+    case RT_OP_ALL_GATHER: /* x of every rank, and where its slice is */
+        return ((uint64_t)args->slice.C + 2) * args->slice.R;
     case RT_OP_ALL_REDUCE: return ((uint64_t)args->rows.N * args->rows.C + 4) * args->rows.R; /* or fault records */
     case RT_OP_DRAW: return 3 * (uint64_t)args->draw.V;
     case RT_OP_TOPK: return args->topk.V;

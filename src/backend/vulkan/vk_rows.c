@@ -67,7 +67,7 @@ const rt_vk_op rt_vk_cast = { rows_need, cast_emit, NULL };
 const rt_vk_op rt_vk_fill = { rows_need, fill_emit, NULL };
 const rt_vk_op rt_vk_copy = { copy_need, copy_emit, copy_rounds };
 
-/* ---- all_reduce: a run of several ranks is refused when it is sealed, and told what can do it ---- */
+/* ---- what ranks do together: a run of several is refused when it is sealed, and told what can do it ---- */
 
 static bool reduce_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
@@ -83,3 +83,5 @@ static void reduce_emit(rt_vk_builder *b, const rt_bound_op *o)
 }
 
 const rt_vk_op rt_vk_all_reduce = { reduce_need, reduce_emit, NULL };
+const rt_vk_op rt_vk_reduce_scatter = { reduce_need, reduce_emit, NULL };
+const rt_vk_op rt_vk_all_gather = { reduce_need, reduce_emit, NULL };

@@ -387,6 +387,17 @@ out:
     return rc;
 }
 
+/* Shared out wherever the device can. */
+static int resolve_zero(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
+{
+    int rc = RT_OK;
+    if (!GIVEN(zero) && f->sharing > 1) RT_SETTINGS_PUT(s, zero, 1);
+    RANGE(zero);
+    r->zero = (uint32_t)s->zero;
+out:
+    return rc;
+}
+
 static int resolve_micro_batch(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
@@ -466,6 +477,7 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     RANGE(batch);
     r->batch = (uint32_t)s->batch;
     RT_TRY(resolve_micro_batch(s, f, r, e));
+    RT_TRY(resolve_zero(s, f, r, e));
     RT_TRY(resolve_steps(s, f, r, e));
     RT_TRY(resolve_schedule(s, f, r, e));
     RT_TRY(resolve_evaluation(s, f, r, e));

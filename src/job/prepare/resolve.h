@@ -29,6 +29,7 @@ typedef struct rt_run_facts {
     uint32_t length99;       /* tokens that 99 % of the records do not exceed; 0: not known yet */
     uint64_t rows_per_epoch; /* 0: not known yet */
     uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a CPU needs */
+    uint32_t sharing;        /* ranks among which the optimizer's state can be shared out; 0, 1: it cannot */
     bool old;                /* a run that was trained before there was --eval-rows: it measures all rows */
 } rt_run_facts;
 
@@ -54,6 +55,7 @@ typedef struct rt_resolved {
     rt_lora lora;
     rt_recompute_counts recompute;
     uint32_t head_chunk;
+    uint32_t zero; /* rt_zero; with one rank nothing is shared out, whatever it is */
     rt_dtype save_dtype;
     bool save_best;
     uint64_t memory_limit;    /* bytes; 0: what the device has free */

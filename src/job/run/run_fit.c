@@ -20,6 +20,7 @@ int rt_run_fit_begin(rt_run *r, rt_err *e)
     r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
     int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
     r->facts.positions = info.positions;
+    r->facts.sharing = info.host ? rt_run_ranks(r) : 1;
     r->free_memory = info.memory_free;
     return rc;
 }
@@ -53,6 +54,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
     rt_step_opts o = { .B = c->micro_batch,
                        .T = c->seq_len,
                        .ranks = rt_run_ranks(r),
+                       .zero = (rt_zero)v->zero,
                        .accumulate = c->micro_batch < rt_rank_rows(v->batch, rt_run_ranks(r)),
                        .ahead = c->ahead,
                        .chunk = c->head_chunk,

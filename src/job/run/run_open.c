@@ -300,7 +300,7 @@ static int begin(rt_run *r, rt_err *e)
     rt_hash128 now;
     const rt_inputs *in = r->in;
     RT_TRY(rt_inputs_load(in, r->trainer, r->resolved.seed, e));
-    RT_TRY(rt_programs_hash(r->trainer, &now, e));
+    RT_TRY(rt_programs_hash(r->trainer, false, &now, e));
     r->loop.state.best = NAN;
     r->loop.state.programs = now;
     if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
@@ -320,7 +320,6 @@ static int begin(rt_run *r, rt_err *e)
     RT_TRY(rt_run_hashes_check(r, path, e));
     RT_TRY(rt_run_evidence_resume(r, e));
     RT_TRY(rt_checkpoint_load(path, r->trainer, e));
-    RT_TRY(rt_trainer_share(r->trainer, e));
     RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
     if (r->loop.state.programs.hi != now.hi || r->loop.state.programs.lo != now.lo)
         rt_run_note(

@@ -83,7 +83,7 @@ out:
 static answer answer_of(const rt_run *r, int rc, rt_err *why)
 {
     answer a = { 0 };
-    if (rc >= 0) rc = rt_programs_hash(r->trainer, &a.programs, why);
+    if (rc >= 0) rc = rt_programs_hash(r->trainer, true, &a.programs, why);
     if (rc >= 0) rc = hash_models(r, &a.models, why);
     a.status = rc < 0 ? rc : RT_OK;
     if (rc < 0) snprintf(a.text, sizeof a.text, "%.399s", why->text);

@@ -24,6 +24,12 @@ struct rt_rows_args {
     uint site;
 };
 
+struct rt_slice_args {
+    uint C, R;
+    uint first, count;
+    uint most;
+};
+
 struct rt_rope_args {
     uint N, H, D;
     float scale;
