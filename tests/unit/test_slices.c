@@ -1,5 +1,6 @@
 /* test_slices.c - what ranks share out: reduce_scatter and all_gather with slices that are not even, bit for bit in the
- * order of the ranks, threads being ranks; and how the cut is made: between rows, all of it, to each the same. */
+ * order of the ranks, threads being ranks; how the cut is made: between rows, all of it, to each the same; and that
+ * what is added up of a layer waits for nothing but that layer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "exec/exec_internal.h"
 #include "rank_device.h"
 #include "train/step.h"
 
@@ -146,9 +148,19 @@ static void test_refused(void **state)
 
 /* ---- the cut ---- */
 
+static rt_dev *open_cpu(void)
+{
+    rt_dev *d = NULL;
+    rt_err e = { 0 };
+    const rt_backend *b;
+    assert_int_equal(rt_backend_find("cpu", &b, &e), RT_OK);
+    assert_int_equal(b->open(&d, 0, NULL, &e), RT_OK);
+    return d;
+}
+
 /* A tiny student's programs for one rank, sealed dry. */
 static rt_trainer *dry(rt_dev *d, const rt_model_config *c, uint32_t ranks, uint32_t rank, rt_zero zero,
-                       rt_dtype moments)
+                       rt_dtype moments, bool reuse)
 {
     rt_trainer *t;
     rt_err e = { 0 };
@@ -164,7 +176,7 @@ static rt_trainer *dry(rt_dev *d, const rt_model_config *c, uint32_t ranks, uint
                              .moments = moments,
                              .policy = rt_policy_f32,
                              .student = c };
-    if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ .dry = true }, &e) < 0) fail_msg("%s", e.text);
+    if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ .dry = true, .no_reuse = !reuse }, &e) < 0) fail_msg("%s", e.text);
     return t;
 }
 
@@ -209,26 +221,22 @@ static void check_cut(rt_trainer *const *t, uint32_t ranks)
 /* The state of a rank is its share of the whole, within two per cent; the plan says exactly how much that is. */
 static void test_share(void **state)
 {
-    rt_dev *d = NULL;
-    rt_err e = { 0 };
-    const rt_backend *b;
+    rt_dev *d = open_cpu();
     rt_model_config c;
     uint32_t count;
     const rt_preset *preset = rt_presets(&count);
     (void)state;
-    assert_int_equal(rt_backend_find("cpu", &b, &e), RT_OK);
-    assert_int_equal(b->open(&d, 0, NULL, &e), RT_OK);
     for (uint32_t k = 0; k < count; k++) {
         if (strncmp(preset[k].name, "tiny-", 5) != 0) continue;
         rt_preset_fill(&preset[k], &c);
         for (int narrow = 0; narrow < 2; narrow++) {
             rt_dtype moments = narrow ? RT_DTYPE_U8 : RT_DTYPE_F32;
-            rt_trainer *one = dry(d, &c, 1, 0, RT_ZERO_STATE, moments), *t[4];
+            rt_trainer *one = dry(d, &c, 1, 0, RT_ZERO_STATE, moments, true), *t[4];
             assert_int_equal(one->plan->slices.ranks, 0);
             double whole = (double)bytes_of(one, RT_CLASS_STATE);
             for (uint32_t ranks = 2; ranks <= 4; ranks++) {
                 for (uint32_t r = 0; r < ranks; r++) {
-                    t[r] = dry(d, &c, ranks, r, RT_ZERO_STATE, moments);
+                    t[r] = dry(d, &c, ranks, r, RT_ZERO_STATE, moments, true);
                     double share = (double)bytes_of(t[r], RT_CLASS_STATE) * ranks / whole;
                     if (!(share > 0.98 && share < 1.02))
                         fail_msg("%s, rank %u of %u has %.3f of its share", preset[k].name, r, ranks, share);
@@ -242,13 +250,86 @@ static void test_share(void **state)
     d->api->close(d);
 }
 
+/* Gradients are shared out as moments are, and those of a bucket have memory only while they are needed: of two layers
+ * and the embedding at once. */
+static void test_gradients(void **state)
+{
+    rt_dev *d = open_cpu();
+    rt_model_config c;
+    (void)state;
+    rt_preset_fill(rt_preset_find("tiny-smollm3"), &c);
+    rt_trainer *whole = dry(d, &c, 4, 0, RT_ZERO_STATE, RT_DTYPE_F32, true);
+    for (uint32_t r = 0; r < 4; r++) {
+        rt_trainer *t = dry(d, &c, 4, r, RT_ZERO_GRADS, RT_DTYPE_F32, true);
+        double share = 4.0 * (double)bytes_of(t, RT_CLASS_GRAD) / (double)bytes_of(whole, RT_CLASS_GRAD);
+        if (!(share > 0.98 && share < 1.02)) fail_msg("rank %u has %.3f of its share", r, share);
+        if (r == 0) assert_int_equal(bytes_of(t, RT_CLASS_STATE), bytes_of(whole, RT_CLASS_STATE));
+        rt_trainer_free(t);
+    }
+    rt_trainer_free(whole);
+    d->api->close(d);
+}
+
+/* A bucket keeps its place while the next one's backward is computed. */
+static void test_places(void **state)
+{
+    rt_dev *d = open_cpu();
+    rt_model_config c;
+    uint64_t before = UINT64_MAX;
+    (void)state;
+    rt_preset_fill(rt_preset_find("tiny-smollm3"), &c);
+    rt_trainer *t = dry(d, &c, 4, 0, RT_ZERO_GRADS, RT_DTYPE_F32, true);
+    const rt_sealed *s = &t->x->prog[t->plan->index[RT_PROGRAM_FIRST]];
+    for (uint32_t i = 0; i < s->plan->nops; i++) {
+        const rt_op *op = &s->plan->ops[i];
+        if (op->kind != RT_OP_REDUCE_SCATTER) continue;
+        uint64_t place = s->place[op->slot[RT_SCATTER_X].buf & ~RT_ACT_BIT];
+        assert_true(place != before);
+        before = place;
+    }
+    rt_trainer_free(t);
+    d->api->close(d);
+}
+
+/* A device that computes one op a second, and adds a bucket up beside that in less time than the next one takes: what
+ * is left at the end is the lowest layer's, of which the embedding's backward, one op, hides a second, and the
+ * embedding's. */
+static void test_beside(void **state)
+{
+    enum { SUM = 8 }; /* seconds; a layer's backward has more ops */
+    rt_dev *d = open_cpu();
+    rt_model_config c;
+    uint32_t computed = 0, sums = 0;
+    (void)state;
+    rt_preset_fill(rt_preset_find("tiny-smollm3"), &c);
+    rt_trainer *t = dry(d, &c, 4, 0, RT_ZERO_GRADS, RT_DTYPE_F32, false);
+    const rt_sealed *s = &t->x->prog[t->plan->index[RT_PROGRAM_FIRST]];
+    double *done = rt_alloc(s->plan->nops * sizeof *done, 16), at[RT_QUEUE_COUNT] = { 0 };
+    for (uint32_t i = 0; i < s->plan->nops; i++) {
+        const rt_op *op = &s->plan->ops[i];
+        bool sum = op->kind == RT_OP_REDUCE_SCATTER;
+        double begin = at[op->queue];
+        assert_int_equal(sum, op->queue == RT_QUEUE_COMM);
+        for (uint32_t q = 0; q < RT_QUEUE_COUNT; q++)
+            if (s->after[i][q] && done[s->after[i][q] - 1] > begin) begin = done[s->after[i][q] - 1];
+        done[i] = at[op->queue] = begin + (sum ? SUM : 1);
+        computed += !sum;
+        sums += sum;
+    }
+    assert_int_equal(sums, 6); /* head, four layers, embedding */
+    assert_true(at[RT_QUEUE_COMPUTE] == computed);
+    assert_true(at[RT_QUEUE_COMM] == computed - 1 + 2 * SUM);
+    rt_free(done);
+    rt_trainer_free(t);
+    d->api->close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_ops),    cmocka_unit_test(test_pieces),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_share),  cmocka_unit_test(test_gradients), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
