@@ -52,9 +52,7 @@ int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
     return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
 }
 
-/* The settings of the run in the setting out, with those that are given now: what was given when it began holds until
- * it is given anew. Null where there is no such run; a file that cannot be read is told of when the run is opened. */
-static const rt_settings *settings_of_run(const rt_settings *now, rt_arena *a)
+const rt_settings *rt_job_settings_of_run(const rt_settings *now, rt_arena *a)
 {
     json_t *j = NULL;
     char *path = now->out ? rt_arena_printf(a, "%s/run/settings.json", now->out) : NULL;
@@ -68,15 +66,15 @@ static const rt_settings *settings_of_run(const rt_settings *now, rt_arena *a)
     return was;
 }
 
-int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e)
+int rt_job_device_open(rt_dev **out, const rt_settings *s, const char *left_out, const char *const *env, char *why,
+                       rt_err *e)
 {
     rt_arena a = { 0 };
     rt_dev_opts o;
-    const rt_settings *was = resume ? settings_of_run(s, &a) : NULL;
-    if (was) s = was;
     const char *name = s->given[RT_SETTING_ID_device] ? s->device : NULL;
     int rc = rt_settings_device(&o, s, &a, e);
     o.env = env;
+    o.left_out = left_out;
     if (rc >= 0) rc = rt_device_open(out, name, &o, why, e);
     rt_arena_free(&a);
     return rc;
