@@ -171,7 +171,8 @@ const rt_dev_option_info *rt_backend_option(const char *name);
 /* Opens a device by what a user calls it: the name of a backend, and ":1" after it for its second device. Null or
  * "auto" is a ladder: the first device that can be opened of the first backend in the list that has one, and is no
  * software device; a device that is there and fails is an error all the same when options were given that its backend
- * alone takes. A device by name that is to be left out (options.h) stands for the ladder from there on down. `why`
+ * alone takes. Where
+ * devices are to be left out (options.h), one by name stands for the ladder from there on down. `why`
  * (RT_DEV_WHY bytes, may be null) then says why earlier ones were passed over; it is empty when none was. Options that
  * no backend takes, and values that one of them does not take, are refused (RT_USAGE), whichever is opened. */
 enum { RT_DEV_WHY = 600 };

@@ -102,10 +102,11 @@ static void add_why(char *why, const char *format, ...)
     va_end(args);
 }
 
-/* Of a backend, the devices of a ladder, from `first` on. */
+/* Of a backend, the devices of a ladder, from `first` on, which may be the one that somebody has named. */
 typedef struct rung {
     const rt_backend *api;
     int first, tried;
+    bool named;
 } rung;
 
 /* The first of its devices that can be opened, with why those before it cannot. One that is there and cannot be used
@@ -122,7 +123,7 @@ static int open_usable(rt_dev **out, rung *g, const rt_dev_opts *o, char *why, r
     for (int i = g->first; i < count; i++) {
         rt_err fault = { 0 };
         if (is_listed(o->left_out, g->api->name, i)) continue;
-        if (i < MOST && devices[i].software) {
+        if (i < MOST && devices[i].software && !(g->named && i == g->first)) {
             add_why(why, "%s:%d is passed over: a software device is taken only when it is named", g->api->name, i);
             continue;
         }
@@ -143,10 +144,10 @@ static int open_first(rt_dev **out, const rt_backend *from, int first, const rt_
     rt_dev_opts o = opts ? *opts : (rt_dev_opts){ 0 };
     rt_err fault = { 0 };
     int rc = rt_fail(&fault, RT_NO_BACKEND, "no backend has a device");
-    o.unnamed = true;
     for (int i = 0; all[i]; i++) {
-        rung g = { .api = all[i], .first = all[i] == from ? first : 0 };
+        rung g = { .api = all[i], .first = from ? first : 0, .named = from != NULL };
         if (from && from != all[i]) continue;
+        o.unnamed = !from;
         from = NULL;
         rc = open_usable(out, &g, &o, passed, &fault);
         /* A wish that only this backend knows is not forgotten by taking another. */
@@ -171,8 +172,7 @@ int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *w
     if (colon && (end == colon + 1 || *end || index < 0 || index > 1023))
         return rt_fail(e, RT_USAGE, "'%s' is no device; write one as cuda:0", name);
     rc = find(name, colon ? (size_t)(colon - name) : strlen(name), &b, e);
-    if (rc >= 0 && o && is_listed(o->left_out, b->name, (int)index))
-        return open_first(out, b, (int)index, o, why, e);
+    if (rc >= 0 && o && o->left_out) return open_first(out, b, (int)index, o, why, e);
     if (rc >= 0) rc = b->open(out, (int)index, o, e);
     if (rc >= 0) (*out)->index = (uint32_t)index;
     return rc;

@@ -2,7 +2,7 @@
  *
  * It is the seam once more, between whoever runs programs and the backend: every call is handed on. So whether it was
  * the device that failed is known of any backend and for any fault, and neither the backends nor exec know of it.
- * What is done about it is the caller's (job/ladder.h).
+ * What is done about it is the caller's (job/run/ladder.h).
  *
  * Owns: the thread that looks at the clock. It counts its own ticks, so a process that was stopped for a while, or a
  * machine that slept, is no device that hangs. */

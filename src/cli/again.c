@@ -1,5 +1,5 @@
 /* again.c - this program executed again, by the command that has ended: a run whose device has failed goes on in a new
- * process (job/ladder.h).
+ * process (job/run/ladder.h).
  *
  * Owns: its words, what it is told in the environment, and what it must not inherit: descriptors, but for the standard
  * ones as they were when the command began, and blocked signals. The process stays the same one for whoever started it.

@@ -285,8 +285,8 @@ int rt_run_printer_begin(rt_run_printer *p, bool json, rt_err *e);
 /* Fill the events that print. */
 rt_run_events rt_run_printer_events(rt_run_printer *p);
 void rt_run_print_device(void *printer, rt_dev *d, const char *why); /* of rt_job_run_opts */
-/* again.c: the program is executed again where a device has failed and the run goes on (job/ladder.h): with the words
- * of this command, kept when it begins. Comes back where that is not wanted, or it cannot be executed. */
+/* again.c: the program is executed again where a device has failed and the run goes on (job/run/ladder.h): with the
+ * words of this command, kept when it begins. Comes back where that is not wanted, or it cannot be executed. */
 void rt_again_keep(const char *command, int argc, char **argv);
 void rt_again(rt_run_printer *p, const rt_job_again *next);
 void rt_again_hung(void *printer, const rt_job_again *next, int rc, rt_err *e); /* of rt_job_run_opts */

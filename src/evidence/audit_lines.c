@@ -98,9 +98,10 @@ static void check_device(reader *r, const json_t *j)
     bool found = false;
     for (size_t i = 0; i < json_array_size(sessions); i++) {
         const json_t *s = json_array_get(sessions, i);
-        found = found || (rt_line_count(s, "from_step") == v->step_count &&
-                          json_equal(json_object_get(s, "in_place_of"), failed) &&
-                          json_equal(json_object_get(json_object_get(s, "device"), "name"), json_object_get(j, "name")));
+        found =
+            found ||
+            (rt_line_count(s, "from_step") == v->step_count && json_equal(json_object_get(s, "in_place_of"), failed) &&
+             json_equal(json_object_get(json_object_get(s, "device"), "name"), json_object_get(j, "name")));
     }
     if (rt_line_count(j, "step") != v->step_count) fault(r, "a device of another step");
     if (!found) fault(r, "the manifest has no session of this device");

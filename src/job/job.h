@@ -11,7 +11,7 @@
 #include "format/convert.h"
 #include "infer/generator.h"
 #include "job/device.h"
-#include "job/ladder.h"
+#include "job/run/ladder.h"
 
 /* ---- what a job is given, and how it is heard of ---- */
 

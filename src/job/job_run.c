@@ -239,7 +239,8 @@ static int open_device(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
     const rt_settings *s = was ? was : &device;
     RT_TRY(rt_ladder_begin(&j->ladder, s, o->ranks, o->env->environment, e));
     rt_ladder_left_out(&j->ladder, &left_out);
-    if (o->ranks) rt_str_printf(&left_out, "vulkan"); /* it adds nothing up over ranks */
+    if (o->ranks && !j->ladder.named) rt_str_append(&left_out, "vulkan"); /* it adds nothing up over ranks */
+    if (j->ladder.failed) rt_str_append(&left_out, "");
     if (left_out.failed) RT_TRY(rt_no_memory(e, "the devices that have failed"));
     RT_TRY(rt_job_device_open(&j->dev, s, left_out.data, o->env->environment, j->passed_over, e));
     RT_TRY(rt_ladder_take(&j->ladder, j->dev, e));
@@ -388,8 +389,9 @@ static int open_of_rank(void *ctx, const rt_settings *s, rt_dev **out, rt_err *e
     place *p = ctx;
     char why[RT_JOB_WHY];
     rt_settings own = *s;
+    const bool named = own.given[RT_SETTING_ID_device] && strcmp(own.device, "auto") != 0;
     share_threads(p->ranks, &own);
-    int rc = rt_job_device_open(&p->dev, &own, "vulkan", p->env->environment, why, e);
+    int rc = rt_job_device_open(&p->dev, &own, named ? NULL : "vulkan", p->env->environment, why, e);
     if (rc >= 0) *out = p->dev;
     return rc;
 }

@@ -223,8 +223,8 @@ static void put_devices(rt_str *s, const json_t *sessions)
     for (size_t i = 0; failed && i < json_array_size(sessions); i++) {
         const json_t *one = json_array_get(sessions, i), *device = json_object_get(one, "device");
         const char *why = json_string_value(json_object_get(one, "in_place_of"));
-        rt_str_printf(s, "<p class=\"note\">After step %lld: ",
-                      (long long)json_integer_value(json_object_get(one, "from_step")));
+        rt_str_printf(
+            s, "<p class=\"note\">After step %lld: ", (long long)json_integer_value(json_object_get(one, "from_step")));
         rt_html_text(s, json_string_value(json_object_get(device, "name")));
         rt_html_between(s, " (", json_string_value(json_object_get(device, "backend")), ")");
         if (why) rt_html_between(s, ", in the place of ", why, "");

@@ -32,7 +32,7 @@ typedef struct rt_loop_calls {
     int (*evaluate)(void *ctx, rt_err *e); /* these two: nothing is under way; RT_INTERRUPTED: it is to be made again */
     int (*save)(void *ctx, rt_err *e);
     int (*copy)(void *ctx, rt_err *e); /* the state is kept, less safely than that; null with copy_every 0 */
-    bool (*stop)(void *ctx); /* asked after every step; may be null */
+    bool (*stop)(void *ctx);           /* asked after every step; may be null */
     void *ctx;
 } rt_loop_calls;
 

@@ -544,10 +544,10 @@ static void what_is_left_out_is_not_taken(void **state)
     const struct {
         const char *name, *left_out, *taken;
         uint32_t index;
-    } cases[] = { { "auto", "cuda:0", "cuda", 1 },      { "auto", "cuda:0 cuda:1", "cuda", 2 },
+    } cases[] = { { "auto", "cuda:0", "cuda", 1 },         { "auto", "cuda:0 cuda:1", "cuda", 2 },
                   { "auto", "cuda:10 vulkan", "cuda", 0 }, { "cuda", "cuda:0", "cuda", 1 },
-                  { "cuda:1", "cuda:1", "cuda", 2 },    { "cuda:1", "cuda:0", "cuda", 1 },
-                  { "cuda:2", "cuda:2", "cpu", 0 },     { NULL, "cuda", "cpu", 0 } };
+                  { "cuda:1", "cuda:1", "cuda", 2 },       { "cuda:1", "", "cuda", 1 },
+                  { "cuda:2", "cuda:2", "cpu", 0 },        { NULL, "cuda", "cpu", 0 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const rt_dev_opts o = { .left_out = cases[i].left_out };
         if (rt_device_open(&d, cases[i].name, &o, why, &e) < 0) fail_msg("%zu: %s", i, e.text);
@@ -555,6 +555,13 @@ static void what_is_left_out_is_not_taken(void **state)
         assert_int_equal(d->index, cases[i].index);
         d->api->close(d);
     }
+    s->fail_name = "cuDevicePrimaryCtxRetain";
+    s->fail_at = 1;
+    s->fail_result = RT_CU_OUT_OF_MEMORY;
+    assert_int_equal(rt_device_open(&d, "cuda:1", &(rt_dev_opts){ .left_out = "" }, why, &e), RT_OK);
+    assert_int_equal(d->index, 2);
+    assert_non_null(strstr(why, "cuda:1 is passed over: starting Stand-in 1"));
+    d->api->close(d);
     assert_int_equal(rt_device_open(&d, NULL, &(rt_dev_opts){ .left_out = "cuda vulkan cpu ref" }, why, &e),
                      RT_NO_BACKEND);
     assert_int_equal(s->live, 0);

@@ -1,9 +1,10 @@
-/* test_ladder.c - a run that survives its device, without a process that is executed again (tests/cli/ladder.sh): what is
- * decided when a device fails, the watch over its calls, the copy of the state in memory, and a CPU that is too slow. */
+/* test_ladder.c - a run that survives its device, without a process that is executed again (tests/cli/ladder.sh): what
+ * is decided when a device fails, the watch over its calls, the copy of the state in memory, and a CPU that is too
+ * slow. */
 #include "run_case.h"
 
 #include "base/sys.h"
-#include "job/ladder.h"
+#include "job/run/ladder.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -174,7 +175,8 @@ static void only_the_device_sends_a_run_on(void **state)
         rt_ladder_decide(&next, &l, d, cases[i].rc, &why, 7, true);
         if (next.wanted != cases[i].wanted) fail_msg("case %zu: %d", i, next.wanted);
         if (next.wanted) assert_true(next.resume && !strchr(next.text, '\n') && strstr(next.text, "gpu:0"));
-        if (next.wanted && l.failed) assert_int_equal(strncmp(next.failed.data, "gpu:1 failed after step 2: x\ngpu:0 ", 35), 0);
+        if (next.wanted && l.failed)
+            assert_int_equal(strncmp(next.failed.data, "gpu:1 failed after step 2: x\ngpu:0 ", 35), 0);
         rt_str_free(&next.failed);
     }
     d->api->close(d);
@@ -264,7 +266,9 @@ static void what_is_newer_in_memory_becomes_a_checkpoint(void **state)
     assert_int_equal(rt_checkpoint_check(newest, &s, &e), RT_OK);
     assert_int_equal(s.step, 8);
     rt_arena_free(&a);
-    const rt_run_device device = { .name = "cpu:0", .passed_over = "", .failed = "gpu:0 failed after step 9: it is gone" };
+    const rt_run_device device = { .name = "cpu:0",
+                                   .passed_over = "",
+                                   .failed = "gpu:0 failed after step 9: it is gone" };
     if (run_on(open_device("cpu", 1), "o", true, "2", &device, &e) < 0) fail_msg("%s", e.text);
     if (run_on(open_device("cpu", 1), "alone", false, "0", NULL, &e) < 0) fail_msg("%s", e.text);
     rt_hash128 one, other; /* the same backend: to the bit */

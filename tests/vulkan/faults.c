@@ -8,9 +8,9 @@
  *   FAULTS_DEVICES  how often every device is listed (1)
  *   FAULTS_TYPE     discrete: it says that it is such a GPU
  *
- * lost: this call and all that follow say that the device is lost. oom: this call alone is out of memory. hang: it never
- * comes back. nan: what the device has of memory that the host sees is NaN from then on. A line of what was done goes to
- * FAULTS_FILE.log. */
+ * lost: this call and all that follow say that the device is lost. oom: this call alone is out of memory. hang: it
+ * never comes back. nan: what the device has of memory that the host sees is NaN from then on. A line of what was done
+ * goes to FAULTS_FILE.log. */
 #include "backend/vulkan/vk_driver.h"
 
 #include <dlfcn.h>
@@ -25,7 +25,6 @@ enum {
 #undef X
         COUNT
 };
-
 
 static void *real[COUNT];
 
@@ -86,13 +85,23 @@ static long steps_done(void)
     return n;
 }
 
+/* Of this process: a log that was there before says nothing of its steps, until it has changed. */
+static bool reached(void)
+{
+    static long first = -1;
+    static bool own;
+    long n = steps_done();
+    if (first < 0) first = n;
+    own = own || n != first;
+    return own && n + 1 >= when;
+}
+
 /* VK_SUCCESS: the call is made. */
 static VkResult fault(kind k)
 {
     if (lost) return VK_ERROR_DEVICE_LOST;
-    if (k != what || (by_step && steps_done() + 1 < when)) return VK_SUCCESS;
-    if (by_step) what = NONE;
-    else if (++count != when) return VK_SUCCESS;
+    if (k != what || (by_step ? !reached() : ++count != when)) return VK_SUCCESS;
+    what = NONE;
     tell(how);
     if (strcmp(how, "hang") == 0)
         for (;;) pause();

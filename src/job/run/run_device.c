@@ -36,11 +36,11 @@ int rt_run_device_begin(rt_run *r, rt_err *e)
     const char *failed = failed_of(r);
     if (!failed || r->temporary) return RT_OK;
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
-    RT_TRY(rt_run_metric(r,
-                         json_pack("{s:s, s:I, s:s, s:s, s:s}", "event", "device", "step",
-                                   (json_int_t)r->loop.state.step, "device", d->name, "name", info.name, "failed",
-                                   failed),
-                         e));
+    RT_TRY(
+        rt_run_metric(r,
+                      json_pack("{s:s, s:I, s:s, s:s, s:s}", "event", "device", "step", (json_int_t)r->loop.state.step,
+                                "device", d->name, "name", info.name, "failed", failed),
+                      e));
     rt_run_note(r, "from step %u on %s computes; before, %.250s", r->loop.state.step + 1, d->name, failed);
     if (!info.host) goto out;
     r->moved = (rt_run_moved){ .from = r->loop.state.step, .left = left_before(r) };
@@ -85,10 +85,10 @@ int rt_run_device_given_up(const rt_run *r, int rc, rt_err *e)
     char rest[32], left[32];
     const rt_run_moved *m = &r->moved;
     if (rc != RT_INTERRUPTED || !rt_run_device_slow(r)) return rc;
-    return rt_fail(e, RT_DEVICE,
-                   "%.200s; on the CPU the rest would take %s%s, more than %d times the %s that were left; a checkpoint "
-                   "of step %u is kept: --resume goes on, --resume --device cpu does so on the CPU",
-                   failed_of(r), m->slow ? "" : "more than ",
-                   rt_format_duration(rest, m->slow ? m->rest : most_of(m)), SLOWER,
-                   rt_format_duration(left, m->left), r->loop.state.step);
+    return rt_fail(
+        e, RT_DEVICE,
+        "%.200s; on the CPU the rest would take %s%s, more than %d times the %s that were left; a checkpoint "
+        "of step %u is kept: --resume goes on, --resume --device cpu does so on the CPU",
+        failed_of(r), m->slow ? "" : "more than ", rt_format_duration(rest, m->slow ? m->rest : most_of(m)), SLOWER,
+        rt_format_duration(left, m->left), r->loop.state.step);
 }

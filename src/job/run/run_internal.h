@@ -24,8 +24,8 @@ typedef struct rt_smoke {
 
 /* The CPU in the place of a device that has failed (run_device.c). */
 typedef struct rt_run_moved {
-    bool timed, slow; /* timed: its steps are still looked at */
-    uint32_t from;    /* the step that it began after, at this clock: */
+    bool timed, slow;         /* timed: its steps are still looked at */
+    uint32_t from;            /* the step that it began after, at this clock: */
     double begun, left, rest; /* seconds that were left before, and that the rest takes now */
 } rt_run_moved;
 

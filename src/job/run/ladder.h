@@ -16,14 +16,14 @@
  *
  * A device that has failed is not taken again, but as often as retry:N says, so this comes to an end. What is not a
  * number stops a run on any device: that is the step's business, and no other rung would know better. */
-#ifndef RT_JOB_LADDER_H
-#define RT_JOB_LADDER_H
+#ifndef RT_JOB_RUN_LADDER_H
+#define RT_JOB_RUN_LADDER_H
 
 #include "backend/watched.h"
 #include "job/run/run.h"
 
-/* The devices that have failed, one a line, the newest last: "cuda:0 failed after step 37: ...". Whoever sets it has those
- * devices left alone. */
+/* The devices that have failed, one a line, the newest last: "cuda:0 failed after step 37: ...". Whoever sets it has
+ * those devices left alone. */
 #define RT_LADDER_VARIABLE "RETORT_FAILED_DEVICES"
 
 typedef struct rt_ladder {

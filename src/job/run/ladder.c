@@ -1,5 +1,5 @@
 /* ladder.c - see ladder.h. */
-#include "job/ladder.h"
+#include "job/run/ladder.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -109,8 +109,8 @@ void rt_ladder_decide(rt_job_again *out, const rt_ladder *l, rt_dev *d, int rc, 
     rt_str_printf(&out->failed, "%s%s%s", l->failed ? l->failed : "", l->failed ? "\n" : "", what);
     if (out->failed.failed) return;
     bool again = failures_of(out->failed.data, l->device, strlen(l->device)) <= l->retries;
-    snprintf(out->text, sizeof out->text, "%s; the run %s on %s device", what,
-             resumable ? "is resumed" : "begins anew", again ? "the same" : "the next");
+    snprintf(out->text, sizeof out->text, "%s; the run %s on %s device", what, resumable ? "is resumed" : "begins anew",
+             again ? "the same" : "the next");
     out->resume = resumable;
     out->wanted = true;
 }
