@@ -72,7 +72,7 @@ out:
 static bool is_asked(const rt_backend *b, const rt_dev_opts *o)
 {
     bool asked = false;
-    for (uint32_t i = 0; o && i < o->count; i++)
+    for (uint32_t i = 0; o && i < o->count - o->defaults; i++)
         asked = asked || (o->option[i].value && rt_dev_option_find(b->options, o->option[i].name));
     return asked;
 }
@@ -150,9 +150,9 @@ static int open_first(rt_dev **out, const rt_backend *from, int first, const rt_
         o.unnamed = !from;
         from = NULL;
         rc = open_usable(out, &g, &o, passed, &fault);
-        /* A wish that only this backend knows is not forgotten by taking another. */
+        /* A wish that only this backend knows is not forgotten by taking another, unless its devices have failed. */
         bool skip = rc == RT_NO_BACKEND || rc == RT_DEVICE || rc == RT_NOMEM;
-        if (rc >= 0 || !skip || (g.tried && is_asked(all[i], &o))) break;
+        if (rc >= 0 || !skip || (g.tried && !o.left_out && is_asked(all[i], &o))) break;
     }
     if (why) memcpy(why, passed, sizeof passed);
     return rc < 0 ? rt_fail(e, rc, "%s", fault.text) : rc;

@@ -34,10 +34,13 @@ int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_e
     uint32_t count = 0;
     *out = (rt_dev_opts){ 0 };
     RT_TRY(check_threads(s->threads, e));
-    for (int i = 0; list && text && i < RT_SETTING_COUNT_ALL; i++) {
+    for (int k = 0; list && text && k < 2 * RT_SETTING_COUNT_ALL; k++) { /* first those that somebody asks for */
+        int i = k % RT_SETTING_COUNT_ALL;
         const char *name = rt_setting_table[i].flag + 2; /* after the dashes */
+        if (rt_settings_asks(s, (rt_setting_id)i) != (k < RT_SETTING_COUNT_ALL)) continue;
         const char *value = rt_backend_option(name) ? value_of(s, i, text[i]) : NULL;
         if (value) list[count++] = (rt_dev_option){ name, value };
+        if (value && k >= RT_SETTING_COUNT_ALL) out->defaults++;
     }
     if (!list || !text) RT_TRY(rt_no_memory(e, "the options of a device"));
     out->option = list;

@@ -136,7 +136,7 @@ static void only_the_device_sends_a_run_on(void **state)
     const rt_err why = { RT_DEVICE, "lost\nit is" };
     const struct {
         int rc, fault;
-        bool on, begun, named, failed, asked, host, wanted;
+        bool on, begun, sealed, named, failed, asked, host, wanted;
     } cases[] = {
         { RT_DEVICE, 0, .on = true, .begun = true, .wanted = true },
         { RT_DEVICE, 0, .on = true, .wanted = true },
@@ -148,6 +148,9 @@ static void only_the_device_sends_a_run_on(void **state)
         { RT_NOMEM, 0, .on = true, .begun = true }, /* of the host */
         { RT_NOMEM, RT_NOMEM, .on = true, .begun = true, .wanted = true },
         { RT_NOMEM, RT_NOMEM, .on = true }, /* it does not fit, which is said */
+        { RT_NOMEM, RT_NOMEM, .on = true, .sealed = true, .wanted = true },
+        { RT_INTERNAL, 0, .on = true, .begun = true },
+        { RT_INTERNAL, RT_DEVICE, .on = true, .begun = true, .wanted = true }, /* what came of the fault */
         { RT_NOMEM, 0, .on = true, .failed = true, .wanted = true },
         { RT_UNSUPPORTED, 0, .on = true },
         { RT_UNSUPPORTED, 0, .on = true, .asked = true, .wanted = true },
@@ -172,9 +175,11 @@ static void only_the_device_sends_a_run_on(void **state)
         gpu.fails_at = 1;
         gpu.status = cases[i].fault;
         if (cases[i].fault) assert_int_equal(d->api->run(d, NULL, NULL, &e), cases[i].fault);
-        rt_ladder_decide(&next, &l, d, cases[i].rc, &why, 7, true);
+        rt_ladder_decide(&next, &l, d, cases[i].rc, &why, 7, cases[i].begun || cases[i].sealed);
         if (next.wanted != cases[i].wanted) fail_msg("case %zu: %d", i, next.wanted);
-        if (next.wanted) assert_true(next.resume && !strchr(next.text, '\n') && strstr(next.text, "gpu:0"));
+        if (next.wanted)
+            assert_true(next.resume == (cases[i].begun || cases[i].sealed) && !strchr(next.text, '\n') &&
+                        strstr(next.text, "gpu:0"));
         if (next.wanted && l.failed)
             assert_int_equal(strncmp(next.failed.data, "gpu:1 failed after step 2: x\ngpu:0 ", 35), 0);
         rt_str_free(&next.failed);

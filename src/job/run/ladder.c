@@ -78,10 +78,13 @@ int rt_ladder_take(rt_ladder *l, rt_dev *d, rt_err *e)
 typedef enum cause { NOT_THE_DEVICE, FAILED, CANNOT } cause;
 
 /* A device that fails, or, where others have failed or nobody has named it, one that cannot do what the run needs. A
- * run that does not fit where it began is told so: a slower device is no answer to that. */
-static cause find_cause(const rt_ladder *l, rt_dev *d, int rc)
+ * run that does not fit where it began is told so: a slower device is no answer to that. Numbers that make no sense
+ * after a call has failed are of that call. */
+static cause find_cause(const rt_ladder *l, rt_dev *d, int rc, bool resumable)
 {
-    if (rc == RT_DEVICE || (rc == RT_NOMEM && l->begun && rt_dev_fault(d, NULL) == RT_NOMEM)) return FAILED;
+    int fault = rt_dev_fault(d, NULL);
+    if (rc == RT_DEVICE || (rc == RT_INTERNAL && fault && l->begun)) return FAILED;
+    if (rc == RT_NOMEM && fault == RT_NOMEM && (l->begun || resumable)) return FAILED;
     if (l->begun) return NOT_THE_DEVICE;
     if (rc == RT_NOMEM && l->failed) return CANNOT;
     return rc == RT_UNSUPPORTED && rt_dev_asked(d) && (l->failed || !l->named) ? CANNOT : NOT_THE_DEVICE;
@@ -97,11 +100,13 @@ void rt_ladder_decide(rt_job_again *out, const rt_ladder *l, rt_dev *d, int rc, 
                       bool resumable)
 {
     char what[480], when[40] = "before the first step";
-    cause c = l->on && l->device[0] && !l->host ? find_cause(l, d, rc) : NOT_THE_DEVICE;
+    cause c = l->on && l->device[0] && !l->host ? find_cause(l, d, rc, resumable) : NOT_THE_DEVICE;
     uint32_t n = 0;
     *out = (rt_job_again){ 0 };
     for (const char *at = l->failed; at; at = next_line(at)) n++;
     if (c == NOT_THE_DEVICE || n >= MOST_FAILURES) return;
+    rt_err fault;
+    if (rc == RT_INTERNAL && rt_dev_fault(d, &fault)) why = &fault;
     if (step) snprintf(when, sizeof when, "after step %" PRIu32, step);
     snprintf(what, sizeof what, "%s %s %s: %.400s", l->device, c == CANNOT ? "cannot take the run," : "failed", when,
              why->text);
