@@ -159,5 +159,5 @@ mutants-step:
 	$(PYTHON) tools/mutants.py --rooms model,infer,teacher,teacher/cache,teacher/remote,train,job/prepare,job/run,evidence,report --build '$(BUILD)' $(MUTANT_FLAGS)
 
 .SECONDARY: $(UNIT_OBJS) $(ONE_OBJS)
-.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter
+.PHONY: test-ladder run-test-ladder test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter
 .PHONY: mutants mutants-step
