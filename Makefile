@@ -327,6 +327,7 @@ help:
 	@echo 'make bench-peer-cpu  a distillation step beside PyTorch on this processor'
 	@echo 'make test-gpu      everything but speed on a machine with an NVIDIA GPU'
 	@echo 'make test-kill     a run killed at 65 moments and resumed: the same bits as one left alone'
+	@echo 'make test-ladder   devices that fail at random moments of a run, which goes on elsewhere'
 	@echo 'make test-crash    a thousand disks that a power failure could leave: each resumes to the same bits'
 	@echo 'make test-alter    one byte of a run changed at random, 100 times: verify finds it, --resume refuses or gives the same bits'
 	@echo 'make mutants       100 mechanical mutations; each should turn a test red; mutants-step: of what makes a run'

@@ -11,6 +11,7 @@ KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 WRITE_RECORDER := $(BUILD)/tests/record_writes.so
 FAST_CLOCK     := $(BUILD)/tests/fast_clock.so
+VK_FAULTS      := $(if $(VULKAN_HEADERS),$(BUILD)/tests/faults/libvulkan.so.1)
 
 # For programs that hang, on a machine that others use too. Emulated and sanitized programs are many times slower.
 TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,600)
@@ -50,7 +51,7 @@ run-test-quick: all $(QUICK_PROGS) $(REPLAY_PROGS)
 linker_here = $(shell for l in lld gold; do $(CC) -fuse-ld=$$l -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=$$l && break; done)
 TEST_LD = $(eval TEST_LD := $$(linker_here))$(TEST_LD)
 
-tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(FAST_CLOCK) $(GPU_TRACE)
+tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(FAST_CLOCK) $(VK_FAULTS) $(GPU_TRACE)
 
 # Programs of their own: those that stand in for functions or data of the library or of the C library.
 OWN_PROGS := $(filter $(BUILD)/tests/test_cuda_% $(BUILD)/tests/test_estimate $(BUILD)/tests/test_tfevents,$(UNIT_PROGS))
@@ -111,6 +112,19 @@ $(WRITE_RECORDER) $(FAST_CLOCK): $(BUILD)/cflags.stamp
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -o $@ $(filter %.c,$^)
 
+# Stands before the machine's Vulkan loader: tests/cli/ladder.sh, tools/ladder_test.py.
+$(BUILD)/tests/faults/libvulkan.so.1: tests/vulkan/faults.c src/backend/vulkan/vk_driver.h $(BUILD)/cflags.stamp
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -Isrc $(SYSROOT_CFLAGS) -o $@ $<
+
+run-test-ladder: all $(VK_FAULTS)
+	$(PYTHON) tools/ladder_test.py --retort $(BUILD)/retort --loader $(VK_FAULTS) $(LADDER_FLAGS)
+
+test-ladder:
+	@tools/setup.sh --vulkan
+	@+$(MAKE) --no-print-directory $(jobs) run-test-ladder
+
 test-crash:
 	@tools/setup.sh
 	@+$(MAKE) --no-print-directory $(jobs) run-test-crash
@@ -145,5 +159,5 @@ mutants-step:
 	$(PYTHON) tools/mutants.py --rooms model,infer,teacher,teacher/cache,teacher/remote,train,job/prepare,job/run,evidence,report --build '$(BUILD)' $(MUTANT_FLAGS)
 
 .SECONDARY: $(UNIT_OBJS) $(ONE_OBJS)
-.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter
+.PHONY: test-ladder run-test-ladder test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter
 .PHONY: mutants mutants-step

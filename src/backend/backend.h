@@ -22,6 +22,7 @@ typedef uint64_t rt_ticket;     /* increases with every copy and run of a device
 
 struct rt_dev {
     const rt_backend *api;
+    uint32_t index; /* among those of its backend */
 };
 
 typedef enum rt_mem_kind { RT_MEM_DEVICE, RT_MEM_HOST_PINNED, RT_MEM_MANAGED } rt_mem_kind;
@@ -40,6 +41,7 @@ typedef struct rt_dev_info {
     uint64_t taken_bytes, own_bytes;
     char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
+    bool software;      /* it computes on the host's CPU, as a driver that stands in for a GPU does */
     uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a CPU needs */
     /* FLOPs of a GEMM in the time that a byte takes to move, and an op to begin: plans are compared by them, not timed;
      * 0: those of a CPU. */
@@ -166,12 +168,14 @@ const rt_backend *const *rt_backends(void); /* null-terminated */
 int rt_backend_find(const char *name, const rt_backend **out, rt_err *e);
 /* An option by name, of the first backend that takes it; null when none does. */
 const rt_dev_option_info *rt_backend_option(const char *name);
-/* Opens a device by what a user calls it: the name of a backend, and ":1" after it for its second device; null or
- * "auto": the first in the list that can be opened, of the first backend that has one; a device that is there and fails
- * is an error all the same when options were given that its backend alone takes. `why` (RT_DEV_WHY bytes, may be null)
- * then says why earlier ones were passed over; it is empty when none was. Options that no backend takes, and values
- * that one of them does not take, are refused (RT_USAGE), whichever is opened. */
-enum { RT_DEV_WHY = 400 };
+/* Opens a device by what a user calls it: the name of a backend, and ":1" after it for its second device. Null or
+ * "auto" is a ladder: the first device that can be opened of the first backend in the list that has one, and is no
+ * software device; a device that is there and fails is an error all the same when options were given that its backend
+ * alone takes. Where
+ * devices are to be left out (options.h), one by name stands for the ladder from there on down. `why`
+ * (RT_DEV_WHY bytes, may be null) then says why earlier ones were passed over; it is empty when none was. Options that
+ * no backend takes, and values that one of them does not take, are refused (RT_USAGE), whichever is opened. */
+enum { RT_DEV_WHY = 600 };
 int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e);
 const rt_policy *rt_device_policy(rt_dev *d);
 

@@ -266,6 +266,11 @@ int rt_lock_held(const rt_lock *l, const char *what, rt_err *e)
         what, l->path);
 }
 
+void rt_lock_release(rt_lock *l)
+{
+    if (l) let_go(l);
+}
+
 void rt_lock_free(rt_lock *l, bool remove)
 {
     if (!l) return;

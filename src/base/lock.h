@@ -36,6 +36,8 @@ typedef struct rt_may_write {
 static inline int rt_may_write_ask(const rt_may_write *m, rt_err *e) { return m->ask ? m->ask(m->ctx, e) : RT_OK; }
 /* Lets go; accepts null. remove: the file goes too, if rt_lock_take has created it and it still has the name. */
 void rt_lock_free(rt_lock *l, bool remove);
+/* Lets go at once, for a process that is going to be another program; l is freed by nobody. Accepts null. */
+void rt_lock_release(rt_lock *l);
 /* Whether a name in the folder is that of a lock. */
 bool rt_lock_is_name(const char *name);
 

@@ -77,7 +77,7 @@ int rt_audit_command(const char *path, const char *device, uint32_t threads, boo
     rt_settings s = { .threads = threads };
     printer p = { .checks = json ? json_array() : NULL };
     if (device) RT_TRY(rt_settings_set(&s, RT_SETTING_ID_device, device, e));
-    if (device) RT_TRY(rt_job_device_open(&dev, &s, false, env.environment, NULL, e));
+    if (device) RT_TRY(rt_job_device_open(&dev, &s, NULL, env.environment, NULL, e));
     RT_TRY(rt_job_pool_new(&pool, threads, e));
     rt_audit_opts o = { .env = &env.hub,
                         .dev = dev,

@@ -285,6 +285,11 @@ int rt_run_printer_begin(rt_run_printer *p, bool json, rt_err *e);
 /* Fill the events that print. */
 rt_run_events rt_run_printer_events(rt_run_printer *p);
 void rt_run_print_device(void *printer, rt_dev *d, const char *why); /* of rt_job_run_opts */
+/* again.c: the program is executed again where a device has failed and the run goes on (job/run/ladder.h): with the
+ * words of this command, kept when it begins. Comes back where that is not wanted, or it cannot be executed. */
+void rt_again_keep(const char *command, int argc, char **argv);
+void rt_again(rt_run_printer *p, const rt_job_again *next);
+void rt_again_hung(void *printer, const rt_job_again *next, int rc, rt_err *e); /* of rt_job_run_opts */
 /* The end of a run: the closing screen, the last line, the last events. */
 void rt_run_print_summary(rt_run_printer *p, const rt_job_run *j, const rt_run_summary *s);
 /* A run that was interrupted is closed: how to resume it is added to the message. */
@@ -302,6 +307,7 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s);
 void rt_run_json_start(const rt_run_printer *p, rt_dev *d);
 void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, uint64_t total);
 void rt_run_json_computing(rt_run_printer *p, const rt_run_computing *c);
+void rt_run_json_again(const rt_run_printer *p, const char *text);
 void rt_run_json_warning(const rt_run_printer *p, const char *text);
 void rt_run_json_plan(const rt_run_printer *p, const rt_run *r);
 void rt_run_json_step(rt_run_printer *p, const rt_run_line *l);

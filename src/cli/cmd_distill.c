@@ -146,7 +146,7 @@ out:
 static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
 {
     rt_run_summary summary;
-    int rc = rt_run_train(j->run, &summary, e);
+    int rc = rt_job_run_train(j, &summary, e);
     if (rc >= 0) rt_run_print_summary(p, j, &summary);
     return rc;
 }
@@ -211,12 +211,17 @@ static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_
     if (k == RT_JOB_PLAN && v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
     v->o.env = &env;
     v->o.events = &events;
+    v->o.hung = rt_again_hung;
     if (k != RT_JOB_PLAN || !v->json) v->o.device = rt_run_print_device;
     rt_interrupt_catch();
     if (k == RT_JOB_PLAN && !v->json) print_asked(s);
     RT_TRY(rt_job_run_open(&j, s, &v->o, e));
     RT_TRY(k == RT_JOB_PLAN ? plan(&j, s, v, e) : run(&j, p, e));
 out:
+    if (j.next.wanted && !rt_interrupt_wanted(NULL)) {
+        rt_job_run_abandon(&j);
+        rt_again(p, &j.next);
+    }
     rt_job_run_close(&j);
     if (rc == RT_INTERRUPTED && k != RT_JOB_PLAN && !v->o.smoke) rt_run_explain_stop(p, e);
     return rc;
@@ -314,6 +319,7 @@ static int lead(const char *name, rt_job_kind k, const char *usage, const char *
     };
     const bool silent = k == RT_JOB_PLAN && v.json;
     v.o.kind = k;
+    rt_again_keep(name, argc, argv);
     if (!silent) RT_TRY(rt_run_printer_begin(&p, v.json, e));
     RT_TRY(take_settings(&s, &v, name, silent, &arena, e));
     p.out = v.o.smoke ? NULL : s.out;

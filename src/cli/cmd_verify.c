@@ -216,6 +216,6 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     const rt_dev_option given[] = {
         { "isa", isa }, { "kernels", kernels }, { "cublaslt", cublaslt }, { "sync", sync ? "on" : NULL }
     };
-    o.dev = (rt_dev_opts){ given, sizeof given / sizeof *given, env.environment };
+    o.dev = (rt_dev_opts){ .option = given, .count = sizeof given / sizeof *given, .env = env.environment };
     return list ? list_cases(&o, json, e) : run_cases(&o, json, e);
 }

@@ -84,6 +84,11 @@ void rt_run_json_warning(const rt_run_printer *p, const char *text)
     if (p->json) emit(p, "warning", json_pack("{s:o}", "text", rt_json_text(text)));
 }
 
+void rt_run_json_again(const rt_run_printer *p, const char *text)
+{
+    if (p->json) emit(p, "device_failed", json_pack("{s:o}", "text", rt_json_text(text)));
+}
+
 /* Each of several, and its share as a person reads it. */
 static json_t *teachers(const rt_inputs *in)
 {

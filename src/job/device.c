@@ -34,10 +34,13 @@ int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_e
     uint32_t count = 0;
     *out = (rt_dev_opts){ 0 };
     RT_TRY(check_threads(s->threads, e));
-    for (int i = 0; list && text && i < RT_SETTING_COUNT_ALL; i++) {
+    for (int k = 0; list && text && k < 2 * RT_SETTING_COUNT_ALL; k++) { /* first those that somebody asks for */
+        int i = k % RT_SETTING_COUNT_ALL;
         const char *name = rt_setting_table[i].flag + 2; /* after the dashes */
+        if (rt_settings_asks(s, (rt_setting_id)i) != (k < RT_SETTING_COUNT_ALL)) continue;
         const char *value = rt_backend_option(name) ? value_of(s, i, text[i]) : NULL;
         if (value) list[count++] = (rt_dev_option){ name, value };
+        if (value && k >= RT_SETTING_COUNT_ALL) out->defaults++;
     }
     if (!list || !text) RT_TRY(rt_no_memory(e, "the options of a device"));
     out->option = list;
@@ -52,9 +55,7 @@ int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
     return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
 }
 
-/* The settings of the run in the setting out, with those that are given now: what was given when it began holds until
- * it is given anew. Null where there is no such run; a file that cannot be read is told of when the run is opened. */
-static const rt_settings *settings_of_run(const rt_settings *now, rt_arena *a)
+const rt_settings *rt_job_settings_of_run(const rt_settings *now, rt_arena *a)
 {
     json_t *j = NULL;
     char *path = now->out ? rt_arena_printf(a, "%s/run/settings.json", now->out) : NULL;
@@ -68,15 +69,15 @@ static const rt_settings *settings_of_run(const rt_settings *now, rt_arena *a)
     return was;
 }
 
-int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e)
+int rt_job_device_open(rt_dev **out, const rt_settings *s, const char *left_out, const char *const *env, char *why,
+                       rt_err *e)
 {
     rt_arena a = { 0 };
     rt_dev_opts o;
-    const rt_settings *was = resume ? settings_of_run(s, &a) : NULL;
-    if (was) s = was;
     const char *name = s->given[RT_SETTING_ID_device] ? s->device : NULL;
     int rc = rt_settings_device(&o, s, &a, e);
     o.env = env;
+    o.left_out = left_out;
     if (rc >= 0) rc = rt_device_open(out, name, &o, why, e);
     rt_arena_free(&a);
     return rc;

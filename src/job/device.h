@@ -11,9 +11,14 @@
 int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e);
 
 enum { RT_JOB_WHY = RT_DEV_WHY };
-/* By the setting device; a resumed run stays on the device it began on unless another one is set now. why (RT_JOB_WHY
- * bytes, may be null): why an earlier backend was passed over where the choice was left open; else empty. */
-int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e);
+/* By the setting device. left_out: as rt_dev_opts has it. why (RT_JOB_WHY bytes, may be null): why an earlier one was
+ * passed over where the choice was left open; else empty. */
+int rt_job_device_open(rt_dev **out, const rt_settings *s, const char *left_out, const char *const *env, char *why,
+                       rt_err *e);
+/* The settings of the run in the setting out, with those that are given now: what was given when it began holds until
+ * it is given anew. So a resumed run stays on the device it began on unless another one is set. Null where there is no
+ * such run; a file that cannot be read is told of when the run is opened. */
+const rt_settings *rt_job_settings_of_run(const rt_settings *now, rt_arena *a);
 void rt_job_device_close(rt_dev *d); /* accepts null */
 /* Threads of the host for work beside it; 0: all that this process may use. RT_USAGE for more than there can be. */
 int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e);

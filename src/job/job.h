@@ -11,7 +11,7 @@
 #include "format/convert.h"
 #include "infer/generator.h"
 #include "job/device.h"
-#include "job/run/run.h"
+#include "job/run/ladder.h"
 
 /* ---- what a job is given, and how it is heard of ---- */
 
@@ -46,6 +46,10 @@ typedef struct rt_job_run_opts {
     void (*device)(void *ctx, rt_dev *d, const char *why);
     bool resume, override, fit, smoke; /* as in rt_run_opts */
     struct rt_ranks *ranks;            /* those that make its steps together; null: one. Of rank 0; no plan has them */
+    /* The device hangs, which ends the process: rc and *e are what the run ends with, *next what is to be done (wanted:
+     * it begins again). In a thread of its own, and it does not come back; ctx is that of events. Null: nobody looks
+     * whether it hangs, and a device that fails is an error. */
+    void (*hung)(void *ctx, const rt_job_again *next, int rc, rt_err *e);
 } rt_job_run_opts;
 
 /* Whether such a run can be asked for at all; rt_job_run_open looks at it too. */
@@ -57,13 +61,24 @@ typedef struct rt_job_run {
     rt_run_opts opts;
     rt_dev *dev;
     rt_run *run;
+    rt_ladder ladder;
+    rt_run_device device;
+    char passed_over[RT_JOB_WHY];
+    rt_job_again next; /* when it has failed: whether it is to begin again, in a new process */
+    const rt_job_run_opts *asked;
     rt_arena arena;
     struct rt_asking *asking; /* of a teacher that is a server; null: nobody */
     rt_supply supply;
     char *folder; /* of a plan whose teacher is a server: a cache for the while; null: none */
 } rt_job_run;
-/* j: zeroes. A failed one is closed all the same. Then rt_run_train, or rt_run_cost_new for a plan. */
+/* j: zeroes. o outlives it. A failed one is closed all the same, but for `next`. Then rt_job_run_train, or
+ * rt_run_cost_new for a plan. */
 int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e);
+/* rt_run_train, and what follows where that fails. */
+int rt_job_run_train(rt_job_run *j, rt_run_summary *out, rt_err *e);
+/* Of a run whose process is about to be another program: as if it had been killed, but for what is newer in memory, and
+ * that OUT is free. A device that has failed is not asked to close. */
+void rt_job_run_abandon(rt_job_run *j);
 void rt_job_run_close(rt_job_run *j); /* accepts zeroes */
 
 /* The programs of an open run, for whoever shows them. */

@@ -238,7 +238,7 @@ static int open_all(work *w, rt_err *e)
     RT_TRY(settings_hash(w, e));
     RT_TRY(claim(w, e));
     if (w->oldest == w->asked.count) goto out;
-    RT_TRY(rt_job_device_open(&w->dev, o->where, false, o->env->environment, NULL, e));
+    RT_TRY(rt_job_device_open(&w->dev, o->where, NULL, o->env->environment, NULL, e));
     const rt_watch watch = { rt_job_tell_watch, &w->tell };
     const rt_engine_opts eo = { .slots = w->slots, .context = context, .watch = &watch, .int8 = o->int8 };
     RT_TRY(rt_engine_open(&w->engine, w->dev, w->model, NULL, &eo, e));

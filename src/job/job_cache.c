@@ -316,7 +316,7 @@ static int open_here(rt_cache_work *w, rt_err *e)
 {
     int rc;
     rt_dev_info info;
-    RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
+    RT_TRY(rt_job_device_open(&w->dev, &w->settings, NULL, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     w->act = rt_device_policy(w->dev)->act;
     RT_TRY(choose_rows(w, info.positions, e));

@@ -248,7 +248,7 @@ static int open_trainer(work *w, rt_err *e)
     rt_dtype *student, *teacher = NULL;
     RT_TRY(model_dtypes(w, &student, e));
     if (in->teacher) RT_TRY(rt_inputs_dtypes(&teacher, in->teacher, &w->arena, e));
-    RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
+    RT_TRY(rt_job_device_open(&w->dev, &w->settings, NULL, w->o->env->environment, NULL, e));
     rt_step_opts so = { .B = w->B,
                         .T = w->T,
                         .loss = { .divergence = RT_DIV_FORWARD_KL, .temperature = 1, .ce_weight = 1 },

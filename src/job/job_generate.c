@@ -50,7 +50,7 @@ int rt_job_generator_seal(rt_job_generator *g, uint64_t need, const rt_settings 
     rt_generate_opts o = g->opts;
     uint32_t most = g->model->config.context;
     if (!o.context && need) o.context = need < most ? (uint32_t)need : most;
-    RT_TRY(rt_job_device_open(&g->dev, s, false, env, NULL, e));
+    RT_TRY(rt_job_device_open(&g->dev, s, NULL, env, NULL, e));
     RT_TRY(rt_generator_open(&g->g, g->dev, g->model, NULL, &o, e));
 out:
     return rc;

@@ -9,6 +9,7 @@
 #include "train/follow.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -194,20 +195,83 @@ out:
     return rc;
 }
 
+/* ---- its device, and what follows when that fails (ladder.h) ---- */
+
+/* --resume goes on with what is on disk, of a run that leaves something there. */
+static bool is_resumable(const rt_job_run *j)
+{
+    const rt_job_run_opts *o = j->asked;
+    rt_arena a = { 0 };
+    char *path = j->settings.out ? rt_path_join(&a, j->settings.out, "run/settings.json") : NULL;
+    bool there = o->kind != RT_JOB_PLAN && !o->smoke && path && rt_path_exists(path);
+    rt_arena_free(&a);
+    return there;
+}
+
+/* What is decided stays: it may hang again while it is closed. */
+static void decide(rt_job_run *j, int rc, const rt_err *e)
+{
+    uint32_t step = j->run ? rt_run_state(j->run)->step : 0;
+    if (!j->asked->hung || j->next.wanted || !j->dev) return;
+    rt_ladder_decide(&j->next, &j->ladder, j->dev, rc, e, step, is_resumable(j));
+}
+
+static void on_hung(void *ctx, double seconds)
+{
+    rt_job_run *j = ctx;
+    rt_err e = { 0 };
+    int rc = rt_fail(&e, RT_DEVICE, "it has not answered for %.3g s (--device-timeout)", seconds);
+    decide(j, rc, &e);
+    rt_err_context(&e, "%s", j->ladder.device);
+    rt_job_run_abandon(j);
+    j->asked->hung(j->asked->events ? j->asked->events->ctx : NULL, &j->next, rc, &e);
+}
+
+/* Until a step has been timed; while programs are made for it, whatever else is said. */
+enum { UNTIMED_SECONDS = 600 };
+
+static int open_device(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
+{
+    int rc;
+    rt_str left_out = { 0 };
+    const rt_settings device = for_device(&j->settings, o), *was = NULL;
+    if (o->resume) was = rt_job_settings_of_run(&device, &j->arena);
+    const rt_settings *s = was ? was : &device;
+    RT_TRY(rt_ladder_begin(&j->ladder, s, o->ranks, o->env->environment, e));
+    rt_ladder_left_out(&j->ladder, &left_out);
+    if (o->ranks && !j->ladder.named) rt_str_append(&left_out, "vulkan"); /* it adds nothing up over ranks */
+    if (j->ladder.failed) rt_str_append(&left_out, "");
+    if (left_out.failed) RT_TRY(rt_no_memory(e, "the devices that have failed"));
+    RT_TRY(rt_job_device_open(&j->dev, s, left_out.data, o->env->environment, j->passed_over, e));
+    RT_TRY(rt_ladder_take(&j->ladder, j->dev, e));
+    if (o->hung && !o->ranks && !j->ladder.host) {
+        rt_dev *d = j->dev;
+        j->dev = NULL;
+        RT_TRY(rt_dev_watch(&j->dev, d, on_hung, j, e));
+        rt_dev_allow(j->dev, UNTIMED_SECONDS);
+    }
+    j->device = (rt_run_device){ .passed_over = j->passed_over,
+                                 .failed = j->ladder.newest,
+                                 .asked = s->given[RT_SETTING_ID_on_device_failure] };
+    snprintf(j->device.name, sizeof j->device.name, "%s", j->ladder.device);
+    if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, j->passed_over);
+out:
+    rt_str_free(&left_out);
+    return rc;
+}
+
 /* ---- a run ---- */
 
 int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     int rc;
-    char why[RT_JOB_WHY];
     rt_json_init();
     rt_json_forget();
+    j->asked = o;
     RT_TRY(rt_job_run_check(s, o, e));
     j->settings = *s;
     RT_TRY(take_server(j, o, e));
-    rt_settings device = for_device(s, o);
-    RT_TRY(rt_job_device_open(&j->dev, &device, o->resume, o->env->environment, why, e));
-    if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, why);
+    RT_TRY(open_device(j, o, e));
     j->opts = (rt_run_opts){ .env = &o->env->hub,
                              .unasked = j->opts.unasked,
                              .supply = j->opts.supply,
@@ -220,21 +284,41 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
                              .scratch = o->env->scratch,
                              .now = o->env->now,
                              .dev = j->dev,
+                             .device = &j->device,
                              .peers = rt_ranks_peers(o->ranks),
                              .version = o->env->version,
                              .build = o->env->build };
     RT_TRY(rt_run_open(&j->run, &j->settings, &j->opts, e));
+    j->ladder.begun = true;
+    rt_dev_forgive(j->dev);
+    if (j->settings.given[RT_SETTING_ID_device_timeout]) rt_dev_allow(j->dev, j->settings.device_timeout);
 out:
-    if (rc < 0) rt_job_run_close(j);
+    if (rc < 0) {
+        if (e) decide(j, rc, e);
+        rt_job_run_close(j);
+    }
     return rc;
+}
+
+int rt_job_run_train(rt_job_run *j, rt_run_summary *out, rt_err *e)
+{
+    int rc = rt_run_train(j->run, out, e);
+    if (rc < 0) decide(j, rc, e);
+    return rc;
+}
+
+void rt_job_run_abandon(rt_job_run *j)
+{
+    if (j->run) rt_run_abandon(j->run);
 }
 
 void rt_job_run_close(rt_job_run *j)
 {
-    rt_run_close(j->run);
+    rt_run *r = j->run;
+    rt_run_close(r);
+    j->run = NULL;
     rt_asking_free(j->asking);
     rt_job_device_close(j->dev);
-    j->run = NULL;
     j->asking = NULL;
     j->dev = NULL;
     if (j->folder) rt_dir_remove(j->folder);
@@ -300,13 +384,14 @@ typedef struct place {
     rt_dev *dev;
 } place;
 
-static int open_device(void *ctx, const rt_settings *s, rt_dev **out, rt_err *e)
+static int open_of_rank(void *ctx, const rt_settings *s, rt_dev **out, rt_err *e)
 {
     place *p = ctx;
     char why[RT_JOB_WHY];
     rt_settings own = *s;
+    const bool named = own.given[RT_SETTING_ID_device] && strcmp(own.device, "auto") != 0;
     share_threads(p->ranks, &own);
-    int rc = rt_job_device_open(&p->dev, &own, false, p->env->environment, why, e);
+    int rc = rt_job_device_open(&p->dev, &own, named ? NULL : "vulkan", p->env->environment, why, e);
     if (rc >= 0) *out = p->dev;
     return rc;
 }
@@ -315,7 +400,7 @@ int rt_job_ranks_follow(rt_ranks *r, const rt_job_env *env, rt_err *e)
 {
     place p = { .ranks = r, .env = env };
     rt_peers *peers = rt_ranks_peers(r);
-    const rt_follow_opts o = { .peers = peers, .env = &env->hub, .now = env->now, .device = open_device, .ctx = &p };
+    const rt_follow_opts o = { .peers = peers, .env = &env->hub, .now = env->now, .device = open_of_rank, .ctx = &p };
     int rc = rt_run_follow(&o, e);
     if (rc < 0) {
         peers->torn = true;

@@ -60,7 +60,7 @@ void rt_speaker_free(rt_speaker *s)
 int rt_speaker_seal(rt_speaker *s, const rt_engine_opts *o, const rt_settings *where, const char *const *env, rt_err *e)
 {
     int rc;
-    RT_TRY(rt_job_device_open(&s->dev, where, false, env, NULL, e));
+    RT_TRY(rt_job_device_open(&s->dev, where, NULL, env, NULL, e));
     RT_TRY(rt_engine_open(&s->engine, s->dev, s->model, NULL, o, e));
     s->opts = *o;
 out:

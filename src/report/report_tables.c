@@ -214,8 +214,27 @@ static void flatten(rt_str *s, const json_t *object, const char *prefix, int dep
 
 static bool has_manifest(const rt_report_run *r) { return json_object_size(r->manifest) > 0; }
 
+/* Which device computed from which step on, where one has failed. */
+static void put_devices(rt_str *s, const json_t *sessions)
+{
+    bool failed = false;
+    for (size_t i = 0; i < json_array_size(sessions); i++)
+        failed = failed || json_object_get(json_array_get(sessions, i), "in_place_of");
+    for (size_t i = 0; failed && i < json_array_size(sessions); i++) {
+        const json_t *one = json_array_get(sessions, i), *device = json_object_get(one, "device");
+        const char *why = json_string_value(json_object_get(one, "in_place_of"));
+        rt_str_printf(
+            s, "<p class=\"note\">After step %lld: ", (long long)json_integer_value(json_object_get(one, "from_step")));
+        rt_html_text(s, json_string_value(json_object_get(device, "name")));
+        rt_html_between(s, " (", json_string_value(json_object_get(device, "backend")), ")");
+        if (why) rt_html_between(s, ", in the place of ", why, "");
+        rt_str_append(s, "</p>\n");
+    }
+}
+
 static void manifest_of_run(rt_report_page *p, const rt_report_run *r)
 {
+    put_devices(&p->out, json_object_get(r->manifest, "sessions"));
     rt_str_append(&p->out, "<details><summary>Models, data, binary and device, by content hash</summary>"
                            "<div class=\"scroll\"><table class=\"pairs\"><tbody>\n");
     flatten(&p->out, r->manifest, "", 0);

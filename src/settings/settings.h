@@ -192,6 +192,13 @@ typedef enum rt_setting_need {
       "Seed of the choice of held-out records (--seed; with a teacher cache, the cache's)")                            \
     X(device, "--device", TEXT, "auto", FREE, NOTHING, "D",                                                            \
       "Device: auto, cpu, cuda, cuda:1 or vulkan; retort doctor lists them")                                           \
+    X(on_device_failure, "--on-device-failure", TEXT, "auto", FREE, NOTHING, "F",                                      \
+      "Failure of the device: degrade (resumed on the next one), retry:N (on the same one first), stop; auto is "      \
+      "degrade, and stop where --device names one")                                                                    \
+    X(device_timeout, "--device-timeout", REAL, "auto", FREE, NOTHING, "S",                                            \
+      "Device timeout: seconds after which a GPU that does not answer has failed; 0 never (10 steps, at least 60 s)")  \
+    X(keep_host_copy, "--keep-host-copy", COUNT, "", FREE, NOTHING, "N",                                               \
+      "Copy of the run's state in host memory every N steps, resumed from when the device fails; else checkpoints")    \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, NOTHING, "M", "CUDA memory: auto, device or managed")      \
     X(kernels, "--kernels", TEXT, "auto", FREE, NOTHING, "K",                                                          \
       "CUDA kernels: auto; ptx, ptx75 or ptx80 for the embedded PTX")                                                  \

@@ -141,7 +141,7 @@ static bool rests_after(const rt_loop *l, uint32_t step)
 {
     return step == l->steps || step % l->eval_every == 0 || step % l->save_every == 0 ||
            rt_now() - l->saved_at > RT_SAVE_SECONDS || (l->alone && (step == l->alone || step + 1 == l->alone)) ||
-           step == l->rest;
+           step == l->rest || (l->copy_every && step % l->copy_every == 0);
 }
 
 static int begin_step(rt_loop *l, course *c, rt_err *e)
@@ -236,6 +236,9 @@ static int follow_step(rt_loop *l, bool stopping, rt_err *e)
     if (stopping || every(l, l->save_every) || rt_now() - l->saved_at > RT_SAVE_SECONDS) {
         RT_TRY(save(l, rt_rows_tell(l->source), e));
         stopping = stopping || (!at_end(l) && wants_stop(l));
+    } else if (l->copy_every && l->state.step % l->copy_every == 0) {
+        l->state.cursor = rt_rows_tell(l->source);
+        RT_TRY(l->calls.copy(l->calls.ctx, e));
     }
     if (stopping) rc = stopped(l, e);
 out:

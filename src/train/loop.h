@@ -31,7 +31,8 @@ typedef struct rt_loop_calls {
     int (*stepped)(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e);
     int (*evaluate)(void *ctx, rt_err *e); /* these two: nothing is under way; RT_INTERRUPTED: it is to be made again */
     int (*save)(void *ctx, rt_err *e);
-    bool (*stop)(void *ctx); /* asked after every step; may be null */
+    int (*copy)(void *ctx, rt_err *e); /* the state is kept, less safely than that; null with copy_every 0 */
+    bool (*stop)(void *ctx);           /* asked after every step; may be null */
     void *ctx;
 } rt_loop_calls;
 
@@ -42,6 +43,7 @@ typedef struct rt_loop {
     uint32_t id_rows;    /* of the smaller embedding: every id of the data is below it */
     uint32_t batch, micro_batch, seq_len;
     uint32_t steps, eval_every, save_every;
+    uint32_t copy_every; /* 0: never */
     rt_schedule schedule;
     uint64_t seed;
     uint32_t alone;  /* a step beside which no other is under way; 0: none */

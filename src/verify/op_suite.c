@@ -17,7 +17,7 @@ static int open_device(rt_verify_env *env, const rt_backend *api, int index, uin
     if (!all) return rt_fail(e, RT_NOMEM, "no memory for the options of a device");
     if (told->count) memcpy(all, told->option, told->count * sizeof *all);
     all[told->count] = (rt_dev_option){ "threads", rt_dev_count(text, threads) };
-    const rt_dev_opts o = { all, told->count + 1, told->env };
+    const rt_dev_opts o = { .option = all, .count = told->count + 1, .env = told->env };
     int rc = api->open(&env->dev[env->ndevs], index, &o, e);
     if (rc >= 0) env->threads[env->ndevs++] = threads;
     return rc;

@@ -6,7 +6,7 @@
 
 run doctor --json
 exits 0
-json_is '[b["name"] for b in j["backends"]].index("vulkan") > [b["name"] for b in j["backends"]].index("cpu")'
+json_is '[b["name"] for b in j["backends"]] == ["cuda", "vulkan", "cpu", "ref"]'
 json_is 'all(b["devices"] or b["reason"] for b in j["backends"] if b["name"] == "vulkan")'
 texts d.jsonl 60 and
 run init --preset tiny-qwen2 --seed 1 --dtype f32 s

@@ -134,7 +134,7 @@ static void run_scaled(scaled c, bool by_library, int rounds)
     host h = { 0 };
     *s = FRESH;
     s->lt_rounds = rounds;
-    rt_dev *d = open_ok(&(rt_dev_opts){ &sync, 1, environment });
+    rt_dev *d = open_ok(&(rt_dev_opts){ .option = &sync, .count = 1, .env = environment });
     record_scaled(&c);
     if (rt_exec_seal(&x, d, (const rt_plan *const *)&c.plan, 1, NULL, &e) < 0) fail_msg("%s", e.text);
     s->log_len = 0;

@@ -104,7 +104,7 @@ static void scorer_open(scorer *x)
     rt_err e = { 0 };
     x->m = open_model(in_dir("m"));
     assert_int_equal(rt_speaker_new(&x->s, x->m, &e), RT_OK);
-    assert_int_equal(rt_job_device_open(&x->d, &where, false, NULL, NULL, &e), RT_OK);
+    assert_int_equal(rt_job_device_open(&x->d, &where, NULL, NULL, NULL, &e), RT_OK);
     assert_int_equal(rt_engine_open(&x->g, x->d, x->m, NULL, &(rt_engine_opts){ .context = CONTEXT }, &e), RT_OK);
 }
 

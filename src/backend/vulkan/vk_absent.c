@@ -9,8 +9,8 @@ extern const rt_backend rt_backend_vulkan; /* for registry.c */
 
 static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
 {
-    (void)o, (void)out, (void)cap;
-    if (why) snprintf(why, 160, "%s", WHY);
+    (void)out, (void)cap;
+    if (why) snprintf(why, 160, "%s", o && o->unnamed ? "this binary has no Vulkan" : WHY);
     return 0;
 }
 

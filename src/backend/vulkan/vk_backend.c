@@ -34,7 +34,7 @@ static void describe(rt_dev_info *out, const rt_vk_gpu *g, rt_mem_kind memory)
     rt_sys_memory system;
     rt_mem_kind by_class = rt_vk_classify_memory(g->type);
     rt_sys_memory_query(&system);
-    *out = (rt_dev_info){ .memory_total = g->heap };
+    *out = (rt_dev_info){ .memory_total = g->heap, .software = g->type == VK_PHYSICAL_DEVICE_TYPE_CPU };
     out->memory_free = rt_vk_budget(by_class, g->heap, g->budget, system.available);
     snprintf(out->name, sizeof out->name, "%s", g->name);
     rt_vk_gpu_text(out->detail, sizeof out->detail, g, memory);
@@ -55,6 +55,10 @@ static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
     rt_vk_gpu g;
     uint32_t count = 0;
     int good = 0;
+    if (o && o->unnamed && !rt_vk_may_have_gpu(o->env)) {
+        if (why) snprintf(why, 160, "Vulkan: there is no device file of a GPU");
+        return 0;
+    }
     if (look(&vk, &images, &count, &e) >= 0 && rt_vk_options_read(&own, o, &e) >= 0)
         for (uint32_t i = 0; i < count; i++) {
             int rc = rt_vk_gpu_read(&vk, i, &g, &e);

@@ -1,7 +1,19 @@
 /* vk_gpu.c - what a GPU is and has, before it is opened. */
 #include "backend/vulkan/vk_gpu.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <unistd.h>
+
+bool rt_vk_may_have_gpu(const char *const *env)
+{
+    if (rt_dev_env(env, "VK_DRIVER_FILES") || rt_dev_env(env, "VK_ICD_FILENAMES")) return true;
+    bool found = access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+    DIR *dri = opendir("/dev/dri");
+    for (struct dirent *d; dri && !found && (d = readdir(dri));) found = strncmp(d->d_name, "renderD", 7) == 0;
+    if (dri) closedir(dri);
+    return found;
+}
 
 static void read_features(const rt_vk_driver *vk, rt_vk_gpu *g)
 {
@@ -133,12 +145,11 @@ static const char *type_text(VkPhysicalDeviceType type)
     }
 }
 
-/* A device that no proof has run on says so; a software device, on which all have, says why nobody gets it. */
+/* A device that no proof has run on says so; a software device, on which all have, says who gets it. */
 static const char *standing(VkPhysicalDeviceType type)
 {
     if (type == VK_PHYSICAL_DEVICE_TYPE_CPU) return "taken only when it is named";
-    return "shaders compiled and never run on such a device: retort verify --backend vulkan runs them; "
-           "taken only when it is named";
+    return "shaders compiled and never run on such a device: retort verify --backend vulkan runs them";
 }
 
 void rt_vk_gpu_text(char *out, size_t size, const rt_vk_gpu *g, rt_mem_kind memory)

@@ -6,6 +6,9 @@
 
 #define RT_VK_NO_FAMILY UINT32_MAX
 
+/* Whether there is a device file of a GPU, or drivers are named in the environment: else whoever wants no software
+ * device need not start the loader, which takes some time. */
+bool rt_vk_may_have_gpu(const char *const *env);
 /* RT_NO_BACKEND where there is none. */
 int rt_vk_gpu_count(const rt_vk_driver *vk, uint32_t *count, rt_err *e);
 /* RT_NO_BACKEND where there is none of that number. */

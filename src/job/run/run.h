@@ -94,20 +94,29 @@ typedef struct rt_supply {
     void *ctx;
 } rt_supply;
 
+/* What is known of the device of a run besides what it says itself (job/run/ladder.h). */
+typedef struct rt_run_device {
+    char name[48];           /* "vulkan:0" */
+    const char *passed_over; /* why others were; empty: none was */
+    const char *failed;      /* of the one that this process takes the place of, "cuda:0 failed after ..."; or null */
+    bool asked;              /* to go on elsewhere, however long it takes where nobody can tell */
+} rt_run_device;
+
 typedef struct rt_run_opts {
     const rt_hub_env *env;
     const rt_run_events *events;
     bool resume, override;
-    bool fit;            /* rows at a time and recomputing are chosen again, also in a resumed run */
-    bool dry;            /* everything is known and nothing allocated: for plans; it cannot train */
-    bool unasked;        /* of a plan: what the teacher's cache lacks is still to be asked */
+    bool fit;                /* rows at a time and recomputing are chosen again, also in a resumed run */
+    bool dry;                /* everything is known and nothing allocated: for plans; it cannot train */
+    bool unasked;            /* of a plan: what the teacher's cache lacks is still to be asked */
     const rt_supply *supply; /* null: the teacher's cache has all that the run will read, or it is refused */
-    bool smoke;          /* ends when the first steps have been timed */
-    const char *scratch; /* dry or smoke: where a folder is made for the while, in the place of the setting out */
-    int64_t now;         /* seconds since 1970, for templates that print a date */
-    rt_dev *dev;         /* open; outlives the run */
-    rt_peers *peers;     /* of rank 0: the others, who follow (rt_run_follow); null: it is alone */
+    bool smoke;              /* ends when the first steps have been timed */
+    const char *scratch;     /* dry or smoke: where a folder is made for the while, in the place of the setting out */
+    int64_t now;             /* seconds since 1970, for templates that print a date */
+    rt_dev *dev;             /* open; outlives the run */
+    rt_peers *peers;         /* of rank 0: the others, who follow (rt_run_follow); null: it is alone */
     const char *version, *build; /* of the program, for the manifest; null: not known */
+    const rt_run_device *device; /* how it came to its device; null: not known */
     const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
 } rt_run_opts;
 
@@ -167,5 +176,9 @@ uint32_t rt_run_held_of(const rt_run *r);               /* of so many, at most 1
 bool rt_run_plain_text(const rt_run *r); /* no chats and no completions were in what it tokenized; not known: false */
 const rt_eval_set *rt_run_held(const rt_run *r);
 const char *rt_run_checkpoints(const rt_run *r); /* their folder; OUT itself for an older run */
+
+/* The process ends here as if it were killed, but for what is newer in memory than on disk, which is written, and that
+ * OUT is free. Also in another thread, while the one that trains waits for a device and will never come back. */
+void rt_run_abandon(rt_run *r);
 
 #endif

@@ -162,6 +162,9 @@ static int session_json(rt_run *r, json_t **out, const json_t *settings, rt_err 
                      info.detail, "programs", rt_hash_to_json(r->loop.state.programs), "settings_hash",
                      rt_hash_to_json(bound));
     if (!*out) RT_TRY(rt_no_memory(e, "the evidence of a run"));
+    const rt_run_device *v = r->opts->device;
+    if (v && v->passed_over[0]) RT_TRY(put(*out, "passed_over", json_string(v->passed_over), e));
+    if (v && v->failed) RT_TRY(put(*out, "in_place_of", json_string(v->failed), e));
 out:
     return rc;
 }

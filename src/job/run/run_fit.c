@@ -6,16 +6,17 @@
 #include "job/run/dump.h"
 #include "train/follow.h"
 
-int rt_run_fit_begin(rt_run *r, rt_err *e)
+int rt_run_fit_begin(rt_run *r, const bool *said, rt_err *e)
 {
     rt_settings *s = r->settings;
     rt_dev_info info;
-    if (r->opts->fit) {
-        rt_settings_forget(s, RT_SETTING_ID_micro_batch);
-        rt_settings_forget(s, RT_SETTING_ID_recompute);
-        rt_settings_forget(s, RT_SETTING_ID_teacher_weights);
-        rt_settings_forget(s, RT_SETTING_ID_teacher_memory);
-    }
+    const rt_setting_id fitted[] = { RT_SETTING_ID_micro_batch, RT_SETTING_ID_recompute, RT_SETTING_ID_teacher_weights,
+                                     RT_SETTING_ID_teacher_memory, RT_SETTING_ID_teacher_batch };
+    /* What was chosen for a device that has failed is chosen again for this one: all of them, as in a new run. */
+    bool moved = r->opts->device && r->opts->device->failed;
+    size_t count = moved ? 5 : r->opts->fit ? 4 : 0;
+    for (size_t i = 0; i < count; i++)
+        if (!said[fitted[i]]) rt_settings_forget(s, fitted[i]);
     r->fit.ask.micro_free = !s->given[RT_SETTING_ID_micro_batch];
     r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
     int rc = r->opts->dev->api->info(r->opts->dev, &info, e);

@@ -22,6 +22,13 @@ typedef struct rt_smoke {
     uint32_t rows; /* that an evaluation of the run measures, where this process measures fewer; 0: as many */
 } rt_smoke;
 
+/* The CPU in the place of a device that has failed (run_device.c). */
+typedef struct rt_run_moved {
+    bool timed, slow;         /* timed: its steps are still looked at */
+    uint32_t from;            /* the step that it began after, at this clock: */
+    double begun, left, rest; /* seconds that were left before, and that the rest takes now */
+} rt_run_moved;
+
 struct rt_run {
     rt_arena arena;
     rt_settings *settings;
@@ -76,6 +83,9 @@ struct rt_run {
     rt_source waiting;       /* the cache, which waits for what is still to be asked */
     double waited;           /* seconds */
     rt_evidence *evidence;   /* from the first step on */
+    rt_run_moved moved;      /* zeroes: nothing has failed, or another GPU computes */
+    char *copy_folder;       /* of the copy in memory; null: there is none */
+    uint32_t copy_step;      /* what it is of; 0: nothing yet */
     json_t *identity;        /* of models, template and data, for the manifest; null: not hashed yet */
     json_t *best_files;      /* the best model so far: {name of a file: hash}; null: none, or written before hashes */
     json_t *earlier_logs;    /* of a resumed run: what its checkpoint says of the logs; null: nothing */
@@ -154,8 +164,8 @@ void rt_run_explain_missing(const rt_run *r, int rc, rt_err *e);
 int rt_run_look_ended(rt_run *r, rt_err *e);
 
 /* ---- run_fit.c: a run made to fit into the memory of its device ---- */
-/* Before settings are resolved: what the user left free, and what the device is. */
-int rt_run_fit_begin(rt_run *r, rt_err *e);
+/* Before settings are resolved: what the user left free (said: what is given), and what the device is. */
+int rt_run_fit_begin(rt_run *r, const bool *said, rt_err *e);
 /* After: rows at a time, recomputing, the teacher's weights. */
 int rt_run_fit(rt_run *r, rt_err *e);
 /* Dtypes and frozen parts of its models, which no configuration changes. */
@@ -208,6 +218,22 @@ static inline uint32_t rt_run_ranks(const rt_run *r) { return r->opts->peers ? r
 int rt_run_check_ranks(const rt_run *r, rt_err *e);
 /* Its programs sealed by every rank, of the same binary, models and plan; else refused, before weights are read. */
 int rt_run_lead(rt_run *r, const rt_step_opts *o, rt_seal_opts *seal, rt_err *e);
+
+/* ---- run_device.c: what is said of a device, and of one that has failed ---- */
+/* Before the first step: the log's line. RT_DEVICE where the run may not go on here. */
+int rt_run_device_begin(rt_run *r, rt_err *e);
+void rt_run_device_stepping(rt_run *r); /* a step begins */
+void rt_run_device_stepped(rt_run *r, const rt_loop_step *s);
+/* Whether the CPU is too slow, and the run is to stop; rc, or, where it has stopped for that, RT_DEVICE. */
+bool rt_run_device_slow(const rt_run *r);
+int rt_run_device_given_up(const rt_run *r, int rc, rt_err *e);
+
+/* ---- run_copy.c: the state in host memory ---- */
+/* RT_INVALID where there is no room for it. */
+int rt_run_copy_begin(rt_run *r, rt_err *e);
+int rt_run_copy_take(rt_run *r, rt_err *e);
+/* What is newer than the checkpoints becomes one. */
+void rt_run_copy_end(rt_run *r);
 
 /* ---- run_smoke.c: the first steps time themselves ---- */
 enum { RT_SMOKE_STEPS = 10 };

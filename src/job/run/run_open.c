@@ -30,7 +30,7 @@ static int tell_step(void *ctx, const char *what, uint64_t done, uint64_t total)
     const rt_run_computing c = { r->loop.state.step + 1, r->loop.steps, (uint32_t)done, (uint32_t)total };
     (void)what;
     if (v->computing && c.steps) v->computing(v->ctx, &c);
-    return v->stop && v->stop(v->ctx);
+    return rt_run_device_slow(r) || (v->stop && v->stop(v->ctx));
 }
 
 static int holds(void *ctx, rt_err *e) { return rt_run_holds(ctx, e); }
@@ -94,7 +94,7 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
     RT_TRY(find_age(r, e));
-    RT_TRY(rt_run_fit_begin(r, e));
+    RT_TRY(rt_run_fit_begin(r, said, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
     RT_TRY(rt_run_check_source(r, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
@@ -408,6 +408,7 @@ void rt_run_close(rt_run *r)
 {
     if (!r) return;
     rt_run_supply_end(r);
+    rt_run_copy_end(r);
     rt_run_close_metrics(r);
     rt_samples_close(r->samples);
     rt_eval_set_free(r->held);
@@ -424,6 +425,12 @@ void rt_run_close(rt_run *r)
     rt_run_leave_folder(r);
     rt_arena_free(&r->arena);
     rt_free(r);
+}
+
+void rt_run_abandon(rt_run *r)
+{
+    rt_run_copy_end(r);
+    rt_lock_release(r->lock);
 }
 
 const rt_inputs *rt_run_inputs(const rt_run *r) { return r->in; }

@@ -102,16 +102,25 @@ out:
 
 /* ---- checkpoints ---- */
 
+/* A checkpoint speaks of the logs. */
+static int state_of_logs(rt_run *r, json_t **beside, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_run_sync_logs(r, e));
+    RT_TRY(rt_run_hashes_take(r, beside, e));
+    r->loop.state.beside = *beside;
+    RT_TRY(rt_run_holds(r, e));
+out:
+    return rc;
+}
+
 static int save(void *ctx, rt_err *e)
 {
     int rc;
     rt_run *r = ctx;
     json_t *beside = NULL;
     double begun = rt_now();
-    RT_TRY(rt_run_sync_logs(r, e)); /* a checkpoint speaks of them */
-    RT_TRY(rt_run_hashes_take(r, &beside, e));
-    r->loop.state.beside = beside;
-    RT_TRY(rt_run_holds(r, e));
+    RT_TRY(state_of_logs(r, &beside, e));
     RT_TRY(rt_checkpoint_save(r->checkpoints, r->trainer, &r->output, &r->loop.state, e));
     RT_TRY(rt_run_holds(r, e));
     rt_checkpoint_prune(r->checkpoints, r->resolved.keep);
@@ -120,6 +129,19 @@ static int save(void *ctx, rt_err *e)
         char *path = rt_arena_printf(&r->arena, "%s/" RT_CHECKPOINT_PREFIX "%06u", r->checkpoints, r->loop.state.step);
         if (path) r->events.saved(r->events.ctx, path);
     }
+out:
+    r->loop.state.beside = NULL;
+    json_decref(beside);
+    return rc;
+}
+
+static int keep_copy(void *ctx, rt_err *e)
+{
+    int rc;
+    rt_run *r = ctx;
+    json_t *beside = NULL;
+    RT_TRY(state_of_logs(r, &beside, e));
+    RT_TRY(rt_run_copy_take(r, e));
 out:
     r->loop.state.beside = NULL;
     json_decref(beside);
@@ -178,6 +200,7 @@ static int before_step(void *ctx, uint32_t step, rt_err *e)
 {
     rt_run *r = ctx;
     const rt_run_computing c = { step, r->loop.steps, 0, 0 };
+    rt_run_device_stepping(r);
     if (r->events.computing && step == r->loop.state.step + 1) r->events.computing(r->events.ctx, &c);
     return rt_dump_begin(&r->dump, r, step, e);
 }
@@ -187,6 +210,7 @@ static int stepped(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e)
     int rc;
     rt_run *r = ctx;
     RT_TRY(step_metric(r, s, e));
+    rt_run_device_stepped(r, s);
     report_step(r, s);
     if (rt_loss_trend_take(&r->losses, s->result.loss))
         rt_run_note(
@@ -207,7 +231,7 @@ out:
 static bool stop_wanted(void *ctx)
 {
     const rt_run *r = ctx;
-    return r->events.stop && r->events.stop(r->events.ctx);
+    return rt_run_device_slow(r) || (r->events.stop && r->events.stop(r->events.ctx));
 }
 
 /* ---- the end ---- */
@@ -274,6 +298,8 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
         RT_TRY(rt_run_fit_time(r, e));
         RT_TRY(rt_run_supply_begin(r, e));
     }
+    RT_TRY(rt_run_device_begin(r, e));
+    RT_TRY(rt_run_copy_begin(r, e));
     if (r->loop.state.step == 0) RT_TRY(evaluate(r, e));
     RT_TRY(rt_run_measure_transfer(r, e));
     RT_TRY(choose_rate(r, e));
@@ -288,9 +314,9 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
     r->loop.steps_only = r->opts->smoke;
     r->loop.evaluate_first = r->loop.state.step && r->evaluated != r->loop.state.step &&
                              (r->loop.state.step % v->eval_every == 0 || r->loop.state.step == v->steps);
-    r->loop.calls = (rt_loop_calls){ before_step, stepped, evaluate, save, stop_wanted, r };
+    r->loop.calls = (rt_loop_calls){ before_step, stepped, evaluate, save, keep_copy, stop_wanted, r };
     r->loop.enough = stops_early(r); /* a resumed run that had ended */
-    RT_TRY(rt_loop_run(&r->loop, &out->smoke, e));
+    RT_TRY(rt_run_device_given_up(r, rt_loop_run(&r->loop, &out->smoke, e), e));
     rt_run_supply_end(r);
     out->stopped_early = !out->smoke && r->loop.state.step < v->steps;
     if (!out->smoke) RT_TRY(finish(r, out, e));
