@@ -100,6 +100,7 @@ def family(t, name):
     text = [t.run("generate", f"{name}-one", "--raw", "--prompt", "the", "--max-new", "6", "--temperature", "0", "--device", d)
             for d in ("cpu", t.device)]
     t.check(text[0] == text[1], f"{name}: it generates what it does on the CPU")
+    print(f"     {t.runs} runs, {t.late} pipelines after seal, {t.messages} messages", flush=True)
 
 
 def long_run(t, steps):
@@ -121,6 +122,7 @@ def main():
     parse.add_argument("--steps", type=int, default=200, help="of the long pair; 0: none")
     parse.add_argument("--only", choices=FAMILIES, help="one family")
     options = parse.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and so would every child
     if options.layers and not glob.glob("/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json"):
         raise SystemExit("the validation layers are not installed (Debian: vulkan-validationlayers)")
     with tempfile.TemporaryDirectory() as folder:

@@ -269,8 +269,10 @@ float clamp_round(float t, float bottom, float top) { return t <= bottom ? botto
 /* Q4_K, Q5_K, Q2_K: value = d * scale * q - dmin * min, both factors integers up to `most`. */
 bool affine_block(uint n, Grid k, float most, bool far)
 {
-    const float ds[2 * LANES] = float[](0.0, -1.0, 1.0, 0.0, 0.0, 1.0, -1.0, 2.0, 1.0, -1.0, 0.0, 0.0, 1.0, -1.0, -2.0, 0.0);
-    const float dm[2 * LANES] = float[](0.0, 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 2.0, -2.0, 2.0, -2.0, -1.0, 0.0);
+    const float ds[2 * LANES] = float[](
+        0.0, -1.0, 1.0, 0.0, 0.0, 1.0, -1.0, 2.0, 1.0, -1.0, 0.0, 0.0, 1.0, -1.0, -2.0, 0.0);
+    const float dm[2 * LANES] = float[](
+        0.0, 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 2.0, -2.0, 2.0, -2.0, -1.0, 0.0);
     float most_scale = 0, most_min = 0;
     for (uint j = 0; j < BLOCK_MAX / n; j++) {
         Span g = span_of(n * j, n, true);
