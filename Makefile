@@ -319,6 +319,7 @@ help:
 	@echo 'make test-browser  the page of retort report in headless Chromium (tools/setup.sh --browser installs it)'
 	@echo 'make fuzz          every parser, FUZZ_SECONDS=600 each; FUZZ="name ..." for some'
 	@echo 'make bench-cpu     speed of the CPU operations against ceilings measured in the same run'
+	@echo 'make bench-vulkan  bytes and operations that Vulkan shaders count, beside their plans; BENCH_FLAGS=attn for some ops'
 	@echo 'make bench-gpu     the rates that are asked of an NVIDIA GPU: steps, ops, the head; BENCH_FLAGS=--help says more'
 	@echo 'make bench-text    encoding beside the tokenizers package, opening and converting beside a copy'
 	@echo 'make bench-table   Parquet and CSV as records beside pyarrow, on one core, for each codec'

@@ -80,9 +80,23 @@ bench-decode:
 	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_decode
 	$(BUILD)/bench_decode $(BENCH_FLAGS)
 
+# make bench-vulkan: bytes and operations that instrumented shaders count, beside what plans say of each op. The counted
+# shaders take the place of those of the library. BENCH_FLAGS=attn runs the ops with that in their names.
+BENCH_VULKAN_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_vulkan.c bench/bench_fill.c bench/op_rows.c)) $(BUILD)/vk_counted.o
+ALL_OBJS += $(BUILD)/bench/bench_vulkan.o
+
+$(BUILD)/bench_vulkan: $(BENCH_VULKAN_OBJS) $(BENCH_CUDA_CLI) $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_VULKAN_OBJS) $(BENCH_CUDA_CLI) $(LDLIBS) -o $@
+
+bench-vulkan:
+	@tools/setup.sh --vulkan
+	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_vulkan
+	$(BUILD)/bench_vulkan $(BENCH_FLAGS)
+
 bench-gpu:
 	@tools/setup.sh
 	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_cuda
 	$(PYTHON) bench/bench_gpu.py --build $(BUILD) --json $(BUILD)/bench-gpu.json $(BENCH_FLAGS)
 
-.PHONY: bench-cache bench-cpu bench-decode bench-gpu bench-peer-cpu bench-serve bench-table bench-text
+.PHONY: bench-cache bench-cpu bench-decode bench-gpu bench-peer-cpu bench-serve bench-table bench-text bench-vulkan

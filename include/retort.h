@@ -75,7 +75,8 @@ typedef struct retort_places {
     const char *scratch; /* a folder for temporary files; null: /tmp */
     /* What devices look up, as "NAME=value", ended by null; null: nothing is set. A program that wants what the command
      * line does gives its own `environ`. CUDA looks for cuBLASLt by CUDA_PATH, CUDA_HOME, CONDA_PREFIX, VIRTUAL_ENV,
-     * PATH and HOME, keeps timed choices below XDG_CACHE_HOME or HOME, and follows MANAGED_MEMORY. */
+     * PATH and HOME, keeps timed choices below XDG_CACHE_HOME or HOME, and follows MANAGED_MEMORY. Vulkan keeps
+     * compiled pipelines there, and follows it too. */
     const char *const *environment;
     const char *adapter_base; /* the base model of LoRA adapters; null: the one that an adapter names */
 } retort_places;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pack_shaders.py OUT FILE... - puts compiled shaders (SPIR-V) into the one block that is embedded in the binary.
+"""pack_shaders.py [--counted] OUT FILE... - puts compiled shaders (SPIR-V) into the one block that is embedded in the binary.
 
 A file is .../vk_rmsnorm.spv: the module is its name. The form of the block is in src/backend/vulkan/vk_image.h.
 """
@@ -11,7 +11,8 @@ HEADER, RECORD, ALIGN = "<8sII", "<48sQQ", 16
 
 
 def main():
-    out, paths = sys.argv[1], sys.argv[2:]
+    counted = sys.argv[1] == "--counted"
+    out, *paths = sys.argv[1 + counted:]
     records, modules = b"", b""
     start = struct.calcsize(HEADER) + len(paths) * struct.calcsize(RECORD)
     for path in paths:
@@ -22,7 +23,7 @@ def main():
         records += struct.pack(RECORD, name, start + len(modules), len(data))
         modules += data
     with open(out, "wb") as f:
-        f.write(struct.pack(HEADER, b"RTSPIRV", len(paths), 0) + records + modules)
+        f.write(struct.pack(HEADER, b"RTSPIRV", len(paths), counted) + records + modules)
 
 
 main()

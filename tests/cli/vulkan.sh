@@ -4,6 +4,10 @@
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 
+# Mesa's own cache stays where it is: compiling takes longer than all else here.
+export MESA_SHADER_CACHE_DIR="${MESA_SHADER_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/mesa_shader_cache}"
+export XDG_CACHE_HOME="$work/cache"
+
 run doctor --json
 exits 0
 json_is '[b["name"] for b in j["backends"]] == ["cuda", "vulkan", "cpu", "ref"]'
@@ -12,6 +16,20 @@ texts d.jsonl 60 and
 run init --preset tiny-qwen2 --seed 1 --dtype f32 s
 run init --preset tiny-llama --seed 2 --dtype f32 t
 learn="--teacher t --student s --data d.jsonl --batch 4 --seq-len 64 --lr 1e-3 --eval-every 4 --threads 2"
+
+# What is missing is said plainly: a driver; a loader.
+lacks() {
+    # shellcheck disable=SC2086
+    run distill $learn --steps 2 --out none --device vulkan
+    exits 9
+    err_has "$1"
+}
+echo "no library" >libvulkan.so.1
+export VK_DRIVER_FILES=/nowhere VK_ICD_FILENAMES=/nowhere
+lacks 'Vulkan loader finds no driver: install|built without|left out'
+unset VK_DRIVER_FILES VK_ICD_FILENAMES
+LD_LIBRARY_PATH=$work lacks 'no Vulkan loader: libvulkan.so.1|built without|left out'
+rm libvulkan.so.1
 
 if "$RETORT" doctor | grep -q '^ *vulkan no device'; then
     # shellcheck disable=SC2086
@@ -26,13 +44,9 @@ out_has '^ *vulkan 0: .*Vulkan 1\.[2-9].*subgroups of [0-9]+.*16-bit storage.*8-
 run distill $learn --steps 2 --out auto
 exits 0
 check "nobody is given it who did not name it" sh -c '! grep -q "\"backend\": \"vulkan\"" auto/run/manifest.json'
-run verify --backend vulkan --quick --op quant --json
-exits 0
-json_is '{c["outcome"] for c in j["cases"]} == {"pass", "unsupported"}'
-json_is 'all("docs/vulkan.md" in c["text"] for c in j["cases"] if c["outcome"] != "pass")'
 
 for op in embed_fwd embed_bwd rmsnorm_fwd rmsnorm_bwd add_rmsnorm_fwd add_rmsnorm_bwd bias_grad rope_fwd rope_bwd attn_fwd attn_bwd \
-    attn_decode swiglu_fwd swiglu_bwd add scale cast copy fill dequant kd_loss adamw norm_sq clip topk sample dropout quant_rows \
+    attn_decode swiglu_fwd swiglu_bwd add scale cast copy fill dequant kd_loss adamw norm_sq clip topk sample dropout quant quant_rows \
     draw mix_logits; do
     run verify --backend vulkan --quick --op $op
     exits 0
@@ -57,6 +71,15 @@ out_has '^[1-9][0-9]* passed, 0 failed$'
     run distill --resume --out half
     exits 0
 }
+# Pipelines are kept below the cache of the user; a file that is not whole is passed over and replaced.
+kept=$(ls "$work"/cache/retort/vulkan-*.bin)
+check "one file of pipelines" test -f "$kept"
+cp "$kept" whole
+printf x | dd of="$kept" bs=1 seek=40 conv=notrunc 2>/dev/null
+# shellcheck disable=SC2086
+run distill $learn --steps 2 --out again --device vulkan --sample-prompts none
+exits 0
+check "a damaged file is replaced" cmp whole "$kept"
 check "the manifest names the device" grep -q vulkan one/run/manifest.json
 check "a run that was stopped and resumed has the same bits" cmp one/model.safetensors half/model.safetensors
 check "the curve is the CPU's" python3 - cpu/run/metrics.jsonl one/run/metrics.jsonl <<'PY'

@@ -33,3 +33,17 @@ $(VK_OBJ): $(VK_BLOCK) src/base/embed.S $(BUILD)/cflags.stamp | libs
 
 shaders: $(VK_FILES)
 .PHONY: shaders
+
+# The same shaders with counters in them, for make bench-vulkan.
+VK_COUNTED := $(VK_SHADERS:src/backend/vulkan/shaders/%.comp=$(VK_DIR)/counted/%.spv)
+$(VK_DIR)/counted/%.spv: src/backend/vulkan/shaders/%.comp $(wildcard src/backend/vulkan/shaders/*.glsl) tools/count_shaders.py $(VK_DIR)/flags.stamp
+	$(call say,COUNT,$<)
+	@mkdir -p $(@D)
+	$(Q)$(GLSLANG) --target-env vulkan1.2 --quiet -DCOUNTED -Isrc/backend/vulkan/shaders $< -o $@.new
+	$(Q)$(PYTHON) tools/count_shaders.py $@.new $@ && rm -f $@.new
+
+$(BUILD)/vk_counted.block: $(VK_COUNTED) tools/pack_shaders.py
+	$(Q)$(PYTHON) tools/pack_shaders.py --counted $@ $(VK_COUNTED)
+
+$(BUILD)/vk_counted.o: $(BUILD)/vk_counted.block src/base/embed.S $(BUILD)/cflags.stamp
+	$(Q)$(CC) $(CPPFLAGS) -DRT_EMBED_FILE='"$<"' -DRT_EMBED_NAME=rt_embed_vk_shaders -c src/base/embed.S -o $@

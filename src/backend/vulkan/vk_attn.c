@@ -1,20 +1,31 @@
 /* vk_attn.c - dispatches of attention: forward, backward, over a cache. */
 #include "backend/vulkan/vk_op.h"
 
-enum { D_MOST = 512, DELTAS = 0, QUERIES = 1, KEYS = 2 }; /* of vk_attn.glsl; steps of vk_attn_bwd.comp */
+enum { D_MOST = 512, TILE = 64, WIDE = 32 }; /* of vk_attn.glsl and vk_attn_tile.glsl */
+enum { DELTAS = 0, QUERIES = 1, KEYS = 2 };  /* steps of vk_attn_bwd.comp */
 
-/* Of a pass over so many partners: dot products, then columns of the result, for each block of 64. */
-static uint64_t rounds_of(uint64_t partners, uint64_t D)
+static uint64_t tiles_of(const rt_attn_args *a) { return vk_div_up(a->T, TILE); }
+static uint32_t slices_but_one(const rt_attn_args *a) { return (uint32_t)vk_div_up(a->D, WIDE) - 1; }
+
+/* Of a pass over a sequence in tiles of 32, with so many products of two tiles: of each slice of 16 columns six loads,
+ * or of 32 columns four loads and 32 rows. */
+static uint64_t tile_rounds(const rt_attn_args *a, uint32_t scores, uint32_t sums)
 {
-    return (vk_div_up(partners, 64) + 1) * (2 * D + 66 * vk_div_up(D, 64) + 40);
+    uint64_t slice = scores * vk_div_up(a->D, 16) * 8 + sums * vk_div_up(a->D, WIDE) * 40;
+    return (vk_div_up(a->T, WIDE) + 2) * (slice + 16);
 }
-static uint64_t fwd_rounds(const rt_op *op) { return rounds_of(op->args.attn.T, op->args.attn.D); }
+static uint64_t fwd_rounds(const rt_op *op) { return tile_rounds(&op->args.attn, 1, 1); }
 static uint64_t bwd_rounds(const rt_op *op)
 {
     const rt_attn_args *a = &op->args.attn;
-    return a->H / a->K * rounds_of(a->T, a->D);
+    return a->H / a->K * tile_rounds(a, 2, 2);
 }
-static uint64_t decode_rounds(const rt_op *op) { return rounds_of(op->args.decode.S, op->args.decode.D); }
+/* Of a query that passes over so many keys: dot products, then columns of the result, for each block of 64. */
+static uint64_t decode_rounds(const rt_op *op)
+{
+    uint64_t D = op->args.decode.D;
+    return (vk_div_up(op->args.decode.S, 64) + 1) * (2 * D + 66 * vk_div_up(D, 64) + 40);
+}
 
 static bool is_narrow(uint32_t D, rt_need *need)
 {
@@ -26,15 +37,15 @@ static bool is_narrow(uint32_t D, rt_need *need)
 static bool fwd_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
     (void)p;
-    return vk_takes(need, "a workgroup for each query of a head, keys streamed") && is_narrow(op->args.attn.D, need);
+    return vk_takes(need, "tiles of 64 queries by 32 keys") && is_narrow(op->args.attn.D, need);
 }
 
 static void fwd_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_attn_args *a = &o->args.attn;
     rt_vk_dispatch d = { .shader = "vk_attn_fwd",
-                         .spec = { o->slot[RT_ATTN_O].dtype },
-                         .items = (uint64_t)a->B * a->T * a->H };
+                         .spec = { o->slot[RT_ATTN_O].dtype, slices_but_one(a) },
+                         .items = a->B * a->H * tiles_of(a) };
     rt_vk_push(b, o, &d);
 }
 
@@ -42,7 +53,7 @@ static bool bwd_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_attn_args *a = &op->args.attn;
     (void)p;
-    return vk_takes_with_work(need, "probabilities again: once for queries, once for keys",
+    return vk_takes_with_work(need, "tiles of 64 by 32, probabilities again for queries and for keys",
                               (uint64_t)a->B * a->T * a->H * sizeof(float)) &&
            is_narrow(a->D, need);
 }
@@ -50,11 +61,13 @@ static bool bwd_need(const rt_plan *p, const rt_op *op, rt_need *need)
 static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_attn_args *a = &o->args.attn;
-    uint64_t rows = (uint64_t)a->B * a->T;
+    uint64_t items[] = { [DELTAS] = vk_div_up((uint64_t)a->B * a->T * a->H, 16),
+                         [QUERIES] = a->B * a->H * tiles_of(a),
+                         [KEYS] = a->B * a->K * tiles_of(a) };
     for (uint32_t step = DELTAS; step <= KEYS; step++) {
         rt_vk_dispatch d = { .shader = "vk_attn_bwd",
-                             .spec = { o->slot[RT_ATTNB_DQ].dtype, step },
-                             .items = rows * (step == KEYS ? a->K : a->H) };
+                             .spec = { o->slot[RT_ATTNB_DQ].dtype, step, slices_but_one(a) },
+                             .items = items[step] };
         rt_vk_push(b, o, &d);
     }
 }

@@ -3,6 +3,7 @@
  * Owns: the order in which a device is opened and closed. Leaves to others: what a GPU has (vk_gpu.c), what the backend
  * can be told (vk_options.c), memory and copies (vk_memory.c), pipelines (vk_pipeline.c), programs (vk_program.c),
  * decisions (vk_policy.c). A software device is one like any other here; the registry takes none by itself. */
+#include "backend/vulkan/vk_count.h"
 #include "backend/vulkan/vk_gpu.h"
 #include "base/hash.h"
 #include "base/sys.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 
 extern const rt_backend rt_backend_vulkan; /* for registry.c */
+static const rt_backend without_clock;
 
 /* ---- what there is ---- */
 
@@ -81,8 +83,10 @@ static void close_dev(rt_dev *dev)
     if (!d) return;
     if (d->device) {
         d->vk.device_wait(d->device);
+        rt_vk_mem_free(dev, d->counters);
         rt_vk_stages_free(d);
         rt_vk_pipelines_free(d);
+        rt_vk_clock_free(d);
         if (d->layout) d->vk.layout_free(d->device, d->layout, NULL);
         if (d->pool) d->vk.pool_free(d->device, d->pool, NULL);
         if (d->timeline) d->vk.semaphore_free(d->device, d->timeline, NULL);
@@ -122,7 +126,7 @@ static int make_device(rt_vk_dev *d, rt_err *e)
     return rc;
 }
 
-static int start(rt_vk_dev *d, rt_err *e)
+static int start(rt_vk_dev *d, const char *const *env, rt_err *e)
 {
     int rc;
     const VkSemaphoreTypeCreateInfo counts = { .sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
@@ -141,6 +145,9 @@ static int start(rt_vk_dev *d, rt_err *e)
     RT_TRY(rt_vk_status(d->vk.layout_new(d->device, &layout, NULL, &d->layout), e, "making a layout"));
     rt_vk_gpu_memory(&d->vk, &d->gpu, &d->types);
     RT_TRY(rt_vk_stages_new(d, e));
+    RT_TRY(rt_vk_pipelines_begin(d, env, e));
+    RT_TRY(rt_vk_clock_new(d, e));
+    if (d->images.counted) RT_TRY(rt_vk_counters_new(d, e));
 out:
     return rc;
 }
@@ -161,7 +168,8 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->by_class = rt_vk_classify_memory(d->gpu.type);
     d->memory = memory_kind(&own, &d->gpu);
     d->sync = own.sync;
-    RT_TRY(start(d, e));
+    RT_TRY(start(d, own.env, e));
+    if (!d->clock.queries) d->base.api = &without_clock;
     *out = &d->base;
     return RT_OK;
 out:
@@ -177,6 +185,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     (void)e;
     rt_vk_gpu_memory(&d->vk, &d->gpu, NULL);
     describe(out, &d->gpu, d->memory);
+    snprintf(out->warning, sizeof out->warning, "%s", d->cache_fault);
     out->modules = d->npipelines;
     out->late_loads = d->late;
     out->own_bytes = d->own_bytes;
@@ -194,8 +203,8 @@ static void identity(rt_dev *dev, rt_str *out)
         h.hi ^= one.hi;
         h.lo ^= one.lo;
     }
-    rt_str_printf(out, "vulkan %s %04x:%04x, %s; shaders %s", d->gpu.name, d->gpu.vendor, d->gpu.id, d->gpu.driver,
-                  rt_hash_text(hex, h));
+    rt_str_printf(out, "vulkan %s %04x:%04x, %s; shaders %s", d->gpu.name, d->gpu.id.vendor, d->gpu.id.device,
+                  d->gpu.driver, rt_hash_text(hex, h));
 }
 
 static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *need)
@@ -219,22 +228,12 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
     return false;
 }
 
-const rt_backend rt_backend_vulkan = {
-    .name = "vulkan",
-    .async = true,
-    .options = rt_vk_option_table,
-    .probe = probe,
-    .open = open_dev,
-    .close = close_dev,
-    .info = info,
-    .mem_new = rt_vk_mem_new,
-    .mem_free = rt_vk_mem_free,
-    .copy = rt_vk_mem_copy,
-    .supports = supports,
-    .prepare = rt_vk_prepare,
-    .seal = rt_vk_seal,
-    .run = rt_vk_run,
-    .wait = rt_vk_wait,
-    .prog_free = rt_vk_prog_free,
-    .identity = identity,
-};
+/* A queue may have no clock: a device of such is one of a backend that has none. */
+#define EVERYTHING_ELSE                                                                                                \
+    .name = "vulkan", .async = true, .options = rt_vk_option_table, .probe = probe, .open = open_dev,                  \
+    .close = close_dev, .info = info, .mem_new = rt_vk_mem_new, .mem_free = rt_vk_mem_free, .copy = rt_vk_mem_copy,    \
+    .supports = supports, .prepare = rt_vk_prepare, .seal = rt_vk_seal, .run = rt_vk_run, .wait = rt_vk_wait,          \
+    .prog_free = rt_vk_prog_free, .identity = identity,
+const rt_backend rt_backend_vulkan = { EVERYTHING_ELSE.seconds = rt_vk_seconds };
+static const rt_backend without_clock = { EVERYTHING_ELSE };
+#undef EVERYTHING_ELSE

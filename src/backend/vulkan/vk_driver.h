@@ -47,6 +47,14 @@
     X(layout_free, vkDestroyPipelineLayout)                                                                            \
     X(pipelines_new, vkCreateComputePipelines)                                                                         \
     X(pipeline_free, vkDestroyPipeline)                                                                                \
+    X(cache_new, vkCreatePipelineCache)                                                                                \
+    X(cache_free, vkDestroyPipelineCache)                                                                              \
+    X(cache_data, vkGetPipelineCacheData)                                                                              \
+    X(queries_new, vkCreateQueryPool)                                                                                  \
+    X(queries_free, vkDestroyQueryPool)                                                                                \
+    X(queries_reset, vkCmdResetQueryPool)                                                                              \
+    X(queries_read, vkGetQueryPoolResults)                                                                             \
+    X(timestamp, vkCmdWriteTimestamp)                                                                                  \
     X(pool_new, vkCreateCommandPool)                                                                                   \
     X(pool_free, vkDestroyCommandPool)                                                                                 \
     X(commands_new, vkAllocateCommandBuffers)                                                                          \

@@ -17,25 +17,34 @@ static void fwd_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
+enum { CLEAR, TELL, ADD, OF_ID_BYTES = 8 }; /* of vk_embed_bwd.comp */
+
 static bool bwd_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
-    (void)p, (void)op;
-    return vk_takes(need, "a workgroup for each id, its tokens in order");
+    (void)p;
+    return vk_takes_with_work(need, "a workgroup for each id, its tokens in order",
+                              (uint64_t)op->args.embed.V * OF_ID_BYTES);
 }
 
-/* Every token is looked at for each 512 columns, and may be added. */
+/* At most all tokens of one id: each is added, and 128 of them are looked at together. */
 static uint64_t bwd_rounds(const rt_op *op)
 {
     const rt_embed_args *a = &op->args.embed;
-    return vk_div_up(a->C, 512) * 5 * a->N;
+    return a->N + 6 * vk_div_up(a->N, RT_VK_GROUP) + 8;
 }
 
 static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
-    rt_vk_dispatch d = { .shader = "vk_embed_bwd",
-                         .spec = { o->slot[RT_EMBED_DY].dtype, o->slot[RT_EMBED_DTABLE].dtype },
-                         .items = o->args.embed.N };
-    rt_vk_push(b, o, &d);
+    const rt_embed_args *a = &o->args.embed;
+    uint64_t items[] = { [CLEAR] = vk_div_up(a->V, RT_VK_GROUP),
+                         [TELL] = vk_div_up(a->N, RT_VK_GROUP),
+                         [ADD] = a->N * vk_div_up(a->C, RT_VK_PART) };
+    for (uint32_t step = CLEAR; step <= ADD; step++) {
+        rt_vk_dispatch d = { .shader = "vk_embed_bwd",
+                             .spec = { o->slot[RT_EMBED_DY].dtype, o->slot[RT_EMBED_DTABLE].dtype, step },
+                             .items = items[step] };
+        rt_vk_push(b, o, &d);
+    }
 }
 
 const rt_vk_op rt_vk_embed_fwd = { fwd_need, fwd_emit, NULL };

@@ -43,8 +43,9 @@ static void read_properties(const rt_vk_driver *vk, rt_vk_gpu *g)
     vk->gpu_properties(g->handle, &p);
     const VkPhysicalDeviceLimits *l = &p.properties.limits;
     g->type = p.properties.deviceType;
-    g->vendor = p.properties.vendorID;
-    g->id = p.properties.deviceID;
+    g->id = (rt_vk_driver_id){ .vendor = p.properties.vendorID, .device = p.properties.deviceID };
+    memcpy(g->id.uuid, p.properties.pipelineCacheUUID, sizeof g->id.uuid);
+    g->tick = (double)l->timestampPeriod;
     snprintf(g->name, sizeof g->name, "%.95s", p.properties.deviceName);
     snprintf(g->driver, sizeof g->driver, "%.60s %.90s", driver.driverName, driver.driverInfo);
     g->subgroup = subgroup.subgroupSize;
@@ -87,7 +88,7 @@ void rt_vk_gpu_memory(const rt_vk_driver *vk, rt_vk_gpu *g, VkPhysicalDeviceMemo
 }
 
 /* The first family of queues that compute; without graphics where there is a choice. */
-static uint32_t find_family(const rt_vk_driver *vk, VkPhysicalDevice gpu)
+static uint32_t find_family(const rt_vk_driver *vk, VkPhysicalDevice gpu, uint32_t *clock_bits)
 {
     VkQueueFamilyProperties list[32];
     uint32_t n = sizeof list / sizeof *list, best = RT_VK_NO_FAMILY;
@@ -97,6 +98,7 @@ static uint32_t find_family(const rt_vk_driver *vk, VkPhysicalDevice gpu)
         if (computes && (best == RT_VK_NO_FAMILY || !draws || (list[best].queueFlags & VK_QUEUE_GRAPHICS_BIT)))
             best = i;
     }
+    *clock_bits = best == RT_VK_NO_FAMILY ? 0 : list[best].timestampValidBits;
     return best;
 }
 
@@ -123,7 +125,7 @@ int rt_vk_gpu_read(const rt_vk_driver *vk, uint32_t index, rt_vk_gpu *g, rt_err 
     read_properties(vk, g);
     read_features(vk, g);
     g->says_budget = has_budget(vk, g->handle);
-    g->family = find_family(vk, g->handle);
+    g->family = find_family(vk, g->handle, &g->clock_bits);
     rt_vk_gpu_memory(vk, g, NULL);
     return RT_OK;
 }

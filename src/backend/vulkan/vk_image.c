@@ -14,7 +14,7 @@ bool rt_vk_images_parse(rt_vk_images *out, const void *block, size_t bytes)
     const rt_vk_image *list = (const void *)(head + 1);
     for (uint32_t i = 0; i < head->count; i++)
         if (list[i].offset > bytes || list[i].bytes > bytes - list[i].offset || list[i].bytes % 4 != 0) return false;
-    *out = (rt_vk_images){ block, list, head->count };
+    *out = (rt_vk_images){ block, list, head->count, head->counted == 1 };
     return true;
 }
 

@@ -12,7 +12,8 @@
 /* The block: this header, `count` records, then the modules, each aligned to 16. Little-endian. */
 typedef struct rt_vk_block {
     char magic[8]; /* "RTSPIRV" */
-    uint32_t count, unused;
+    uint32_t count;
+    uint32_t counted; /* 1: the shaders count what they do (vk_count.h) */
 } rt_vk_block;
 
 typedef struct rt_vk_image {
@@ -24,6 +25,7 @@ typedef struct rt_vk_images {
     const uint8_t *block;
     const rt_vk_image *list;
     uint32_t count;
+    bool counted;
 } rt_vk_images;
 
 /* Those of this binary. None (count 0) when it was built without glslangValidator. */

@@ -2,10 +2,12 @@
 #ifndef RT_BACKEND_VULKAN_VK_INTERNAL_H
 #define RT_BACKEND_VULKAN_VK_INTERNAL_H
 
+#include "backend/vulkan/vk_cache.h"
 #include "backend/vulkan/vk_driver.h"
 #include "backend/vulkan/vk_image.h"
 #include "backend/vulkan/vk_launch.h"
 #include "backend/vulkan/vk_policy.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -39,17 +41,29 @@ typedef struct rt_vk_pipeline {
     VkPipeline pipeline;
 } rt_vk_pipeline;
 
+/* When the last programs began and ended, by the device's clock: a pair of timestamps for each. */
+enum { RT_VK_CLOCK_RUNS = 64 };
+typedef struct rt_vk_clock {
+    VkQueryPool queries; /* (RT_VK_CLOCK_RUNS, 2); null: the queue has no clock */
+    VkCommandBuffer mark[RT_VK_CLOCK_RUNS][2];
+    rt_ticket of[RT_VK_CLOCK_RUNS];
+    uint32_t turn;
+} rt_vk_clock;
+
 /* What is known of a GPU before it is opened. */
 typedef struct rt_vk_gpu {
     VkPhysicalDevice handle;
     VkPhysicalDeviceType type;
     char name[96], driver[160];
     rt_vk_features has;
-    uint32_t subgroup, vendor, id;
+    uint32_t subgroup;
+    rt_vk_driver_id id;
     uint64_t heap, budget, largest; /* of the largest device-local heap; largest: of one allocation */
     bool says_budget;               /* VK_EXT_memory_budget */
     uint32_t groups;                /* workgroups of a dispatch, along x */
     uint32_t family;                /* of queues that compute */
+    uint32_t clock_bits;            /* of their timestamps; 0: they have none */
+    double tick;                    /* nanoseconds */
 } rt_vk_gpu;
 
 typedef struct rt_vk_dev {
@@ -71,8 +85,13 @@ typedef struct rt_vk_dev {
     rt_vk_pipeline *pipelines;
     uint32_t npipelines, pipelines_cap;
     uint32_t late; /* pipelines made after seal */
+    VkPipelineCache cache;
+    char cache_path[512], cache_fault[160]; /* the file, empty: none; why it was not written */
+    rt_hash128 cache_read;                  /* of what the file had for this driver */
+    rt_vk_clock clock;
     bool sealed;
     uint64_t own_bytes;
+    rt_mem *counters; /* of shaders that count (vk_count.h) */
 } rt_vk_dev;
 
 const rt_vk_op *rt_vk_op_find(rt_op_kind kind);
@@ -87,11 +106,20 @@ int rt_vk_wait(rt_dev *dev, rt_ticket t, rt_err *e);
 /* Commands begin, see all that was submitted before, and go to the queue; the ticket is theirs. */
 int rt_vk_commands_begin(rt_vk_dev *d, VkCommandBuffer commands, bool again, rt_err *e);
 void rt_vk_barrier(const rt_vk_dev *d, VkCommandBuffer commands);
-int rt_vk_submit(rt_vk_dev *d, VkCommandBuffer commands, rt_ticket *t, rt_err *e);
+int rt_vk_submit(rt_vk_dev *d, const VkCommandBuffer *commands, uint32_t n, rt_ticket *t, rt_err *e);
 
 /* ---- vk_pipeline.c ---- */
 int rt_vk_pipeline_find(rt_vk_dev *d, const char *module, const uint32_t spec[RT_VK_SPECS], VkPipeline *out, rt_err *e);
+/* Reads the file of the cache, if there is one; writes it, if it has changed, and frees all. */
+int rt_vk_pipelines_begin(rt_vk_dev *d, const char *const *env, rt_err *e);
 void rt_vk_pipelines_free(rt_vk_dev *d);
+
+/* ---- vk_clock.c ---- */
+int rt_vk_clock_new(rt_vk_dev *d, rt_err *e);
+void rt_vk_clock_free(rt_vk_dev *d);
+/* The commands that mark begin and end of a run, and which pair that is; null: there is no clock. */
+const VkCommandBuffer *rt_vk_clock_next(rt_vk_dev *d, uint32_t *pair);
+double rt_vk_seconds(rt_dev *dev, rt_ticket t);
 
 /* ---- vk_program.c ---- */
 int rt_vk_prepare(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_err *e);

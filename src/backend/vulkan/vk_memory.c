@@ -110,7 +110,7 @@ int rt_vk_commands_begin(rt_vk_dev *d, VkCommandBuffer commands, bool again, rt_
     return rc;
 }
 
-int rt_vk_submit(rt_vk_dev *d, VkCommandBuffer commands, rt_ticket *t, rt_err *e)
+int rt_vk_submit(rt_vk_dev *d, const VkCommandBuffer *commands, uint32_t n, rt_ticket *t, rt_err *e)
 {
     rt_ticket mine = d->submitted + 1;
     const VkTimelineSemaphoreSubmitInfo values = { .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
@@ -118,8 +118,8 @@ int rt_vk_submit(rt_vk_dev *d, VkCommandBuffer commands, rt_ticket *t, rt_err *e
                                                    .pSignalSemaphoreValues = &mine };
     const VkSubmitInfo info = { .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                 .pNext = &values,
-                                .commandBufferCount = 1,
-                                .pCommandBuffers = &commands,
+                                .commandBufferCount = n,
+                                .pCommandBuffers = commands,
                                 .signalSemaphoreCount = 1,
                                 .pSignalSemaphores = &d->timeline };
     int rc = rt_vk_status(d->vk.submit(d->queue, 1, &info, VK_NULL_HANDLE), e, "submitting to %s", d->gpu.name);
@@ -196,7 +196,7 @@ static int copy_piece(rt_vk_dev *d, rt_mem *m, uint64_t off, uint64_t bytes, con
         d->vk.barrier(s->commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0, NULL,
                       0, NULL);
     RT_TRY(rt_vk_status(d->vk.commands_end(s->commands), e, "recording commands"));
-    RT_TRY(rt_vk_submit(d, s->commands, &s->busy, e));
+    RT_TRY(rt_vk_submit(d, &s->commands, 1, &s->busy, e));
     *used = s;
 out:
     return rc;

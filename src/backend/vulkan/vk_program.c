@@ -5,6 +5,7 @@
  * of the program, so nothing but its address is told at a dispatch. */
 #include "backend/vulkan/vk_internal.h"
 #include "backend/vulkan/vk_op.h"
+#include "backend/vulkan/vk_order.h"
 
 typedef struct operands {
     rt_vk_slot slot[RT_MAX_SLOTS + 1]; /* the last is the scratch */
@@ -26,7 +27,8 @@ typedef struct dispatch {
     uint32_t op; /* of the program */
     const char *shader;
     VkPipeline pipeline;
-    pushed push; /* its operands: the index of a struct of those, until the buffer has an address */
+    bool barrier; /* before it */
+    pushed push;  /* its operands: the index of a struct of those, until the buffer has an address */
     uint32_t groups;
 } dispatch;
 
@@ -44,8 +46,10 @@ struct rt_prog {
 struct rt_vk_builder {
     rt_vk_dev *d;
     rt_prog *prog;
-    uint32_t op; /* that is being emitted */
-    rt_err err;  /* sticky */
+    rt_vk_order order;
+    uint32_t op;  /* that is being emitted */
+    bool barrier; /* before its next dispatch */
+    rt_err err;   /* sticky */
 };
 
 /* ---- the builder ---- */
@@ -81,7 +85,10 @@ void rt_vk_push(rt_vk_builder *b, const rt_bound_op *o, const rt_vk_dispatch *ho
     uint32_t index = 0;
     uint64_t most = b->d->gpu.groups;
     if (b->err.status < 0 || how->items == 0) return;
-    dispatch l = { .op = b->op, .shader = how->shader, .groups = (uint32_t)(how->items < most ? how->items : most) };
+    dispatch l = { .op = b->op,
+                   .shader = how->shader,
+                   .barrier = b->barrier,
+                   .groups = (uint32_t)(how->items < most ? how->items : most) };
     rt_vk_pipeline_find(b->d, how->shader, how->spec, &l.pipeline, &b->err);
     put_operands(b, o, &index);
     if (b->err.status >= 0 && !rt_grow((void **)&g->list, &g->cap, g->n + 1, sizeof l))
@@ -93,11 +100,12 @@ void rt_vk_push(rt_vk_builder *b, const rt_bound_op *o, const rt_vk_dispatch *ho
     memcpy(&l.push.word[2], how->own, sizeof how->own);
     memcpy(l.push.args, &o->args, sizeof l.push.args);
     g->list[g->n++] = l;
+    b->barrier = true; /* dispatches of one op hand on what they find */
 }
 
 static int emit_all(rt_vk_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
 {
-    int rc;
+    int rc = RT_OK;
     rt_prog *g = rt_alloc_zero(sizeof *g, 16);
     rt_vk_builder b = { .d = d, .prog = g };
     *out = NULL;
@@ -106,6 +114,7 @@ static int emit_all(rt_vk_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog
     for (uint32_t i = 0; i < nops; i++) {
         b.op = i;
         g->kinds[i] = ops[i].kind;
+        if (rt_vk_order_op(&b.order, &ops[i], &b.barrier) < 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for barriers"));
         rt_vk_op_find(ops[i].kind)->emit(&b, &ops[i]);
         if (b.err.status >= 0) continue;
         if (e) *e = b.err;
@@ -113,8 +122,9 @@ static int emit_all(rt_vk_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog
         RT_TRY(b.err.status);
     }
     *out = g;
-    return RT_OK;
+    g = NULL;
 out:
+    rt_vk_order_free(&b.order);
     rt_vk_prog_free(&d->base, g);
     return rc;
 }
@@ -153,7 +163,7 @@ static int record(rt_vk_dev *d, const rt_prog *g, VkCommandBuffer commands, uint
     if (rc < 0) return rc;
     for (uint32_t i = first; i < first + n; i++) {
         const dispatch *l = &g->list[i];
-        if (i > first) rt_vk_barrier(d, commands);
+        if (i > first && l->barrier) rt_vk_barrier(d, commands);
         d->vk.bind(commands, VK_PIPELINE_BIND_POINT_COMPUTE, l->pipeline);
         d->vk.push(commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof l->push, &l->push);
         d->vk.dispatch(commands, l->groups, 1, 1);
@@ -205,7 +215,7 @@ static int run_in_turn(rt_vk_dev *d, rt_prog *g, rt_err *e)
     int rc = RT_OK;
     for (uint32_t i = 0; i < g->ncommands; i++) {
         const dispatch *l = &g->list[i];
-        rc = rt_vk_submit(d, g->commands[i], NULL, e);
+        rc = rt_vk_submit(d, &g->commands[i], 1, NULL, e);
         if (rc >= 0) rc = rt_vk_wait(&d->base, d->submitted, e);
         if (rc < 0) rt_err_context(e, "op %u (%s), %s", l->op, rt_op_name(g->kinds[l->op]), l->shader);
         RT_TRY(rc);
@@ -218,10 +228,20 @@ int rt_vk_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     rt_vk_dev *d = (rt_vk_dev *)dev;
     int rc = RT_OK;
-    if (d->sync)
+    uint32_t pair;
+    const VkCommandBuffer *mark = rt_vk_clock_next(d, &pair);
+    VkCommandBuffer all[3];
+    uint32_t n = 0;
+    if (mark) all[n++] = mark[0];
+    if (d->sync) {
+        if (mark) RT_TRY(rt_vk_submit(d, all, n, NULL, e));
         RT_TRY(run_in_turn(d, g, e));
-    else
-        RT_TRY(rt_vk_submit(d, g->commands[0], NULL, e));
+        n = 0;
+    } else if (g->ncommands)
+        all[n++] = g->commands[0];
+    if (mark) all[n++] = mark[1];
+    if (n) RT_TRY(rt_vk_submit(d, all, n, NULL, e));
+    if (mark) d->clock.of[pair] = d->submitted;
     if (t) *t = d->submitted;
 out:
     return rc;

@@ -17,23 +17,28 @@ static void dequant_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-/* The others search for their scales; models are converted on the CPU. */
 static bool quant_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
     rt_dtype d = vk_dtype(p, op, RT_ROWS_Y);
-    if (d == RT_DTYPE_Q8_0 || d == RT_DTYPE_Q4_0) return vk_takes(need, "an invocation for each block");
-    vk_refuses(need, "");
-    snprintf(need->why_not, sizeof need->why_not, "backend vulkan has no quantiser for %s yet (docs/vulkan.md)",
-             rt_dtype_name(d));
-    return false;
+    bool plain = d == RT_DTYPE_Q8_0 || d == RT_DTYPE_Q4_0;
+    return vk_takes(need, plain ? "a workgroup for each block" : "a workgroup for each block, scales searched");
+}
+
+/* A workgroup has more than one block where there are more of them than workgroups, of which any device has 65,535; the
+ * search of a block has three tries for each value, two choices, and for IQ4 the places at each. */
+static uint64_t quant_rounds(const rt_op *op)
+{
+    const rt_rows_args *a = &op->args.rows;
+    uint64_t blocks = vk_div_up((uint64_t)a->N * a->C, 32);
+    return vk_div_up(blocks, 65535) * 4096;
 }
 
 static void quant_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_operand *y = &o->slot[RT_ROWS_Y], *x = &o->slot[RT_ROWS_X];
     rt_vk_dispatch d = { .shader = "vk_quantise",
-                         .spec = { x->dtype, y->dtype },
-                         .items = vk_div_up((uint64_t)x->rows * (x->cols / 32), RT_VK_GROUP) };
+                         .spec = { 0, y->dtype },
+                         .items = (uint64_t)x->rows * (x->cols / rt_dtype_table[y->dtype].block_elems) };
     rt_vk_push(b, o, &d);
 }
 
@@ -50,5 +55,5 @@ static void rows_emit(rt_vk_builder *b, const rt_bound_op *o)
 }
 
 const rt_vk_op rt_vk_dequant = { dequant_need, dequant_emit, NULL };
-const rt_vk_op rt_vk_quant = { quant_need, quant_emit, NULL };
+const rt_vk_op rt_vk_quant = { quant_need, quant_emit, quant_rounds };
 const rt_vk_op rt_vk_quant_rows = { rows_need, rows_emit, NULL };

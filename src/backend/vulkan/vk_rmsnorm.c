@@ -32,34 +32,45 @@ static void fwd_emit(rt_vk_builder *b, const rt_bound_op *o)
 
 /* ---- backward ---- */
 
+/* Groups of a workgroup, one after the other: so many that the sums of dw, one row for each workgroup, are few beside
+ * what is read, and so few that a GPU is busy. */
+enum { PART_GROUPS = 32, PARTS = 1024 };
+static rt_vk_parts parts_of(const rt_rmsnorm_args *a)
+{
+    uint64_t groups = groups_of(a), each = vk_div_up(groups, PARTS);
+    if (each < PART_GROUPS) each = PART_GROUPS;
+    return (rt_vk_parts){ (uint32_t)vk_div_up(groups, each), (uint32_t)each };
+}
+
 static bool bwd_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_rmsnorm_args *a = &op->args.rmsnorm;
-    uint64_t groups = groups_of(a), floats = groups + (uint64_t)vk_parts(groups).count * a->D;
     (void)p;
-    return vk_takes_with_work(need, "a workgroup for each group; weight gradient from parts of the groups",
-                              op->slot[RT_RMSB_DW].buf ? floats * sizeof(float) : 0) &&
+    return vk_takes_with_work(need, "a workgroup for some groups; weight gradient from its sums",
+                              op->slot[RT_RMSB_DW].buf ? (uint64_t)parts_of(a).count * a->D * sizeof(float) : 0) &&
            fits(a, need);
+}
+
+static uint64_t bwd_rounds(const rt_op *op)
+{
+    const rt_rmsnorm_args *a = &op->args.rmsnorm;
+    uint64_t group = 2 * vk_div_up(a->D, RT_VK_GROUP) + 20;
+    return parts_of(a).rows * group + parts_of(a).count;
 }
 
 static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_rmsnorm_args *a = &o->args.rmsnorm;
-    rt_dtype d = o->slot[RT_RMSB_DX].dtype;
-    uint64_t groups = groups_of(a);
-    rt_vk_parts parts = vk_parts(groups);
-    rt_vk_dispatch dx = { .shader = "vk_rmsnorm_bwd", .spec = { d, 0 }, .items = groups };
-    rt_vk_dispatch dw = { .shader = "vk_rmsnorm_bwd",
-                          .spec = { d, 1 },
-                          .own = { parts.count, parts.rows },
-                          .items = parts.count * vk_div_up(a->D, RT_VK_GROUP) };
-    rt_vk_push(b, o, &dx);
-    if (!o->slot[RT_RMSB_DW].mem) return;
-    rt_vk_push(b, o, &dw);
-    vk_push_total(b, o, RT_RMSB_DW, parts.count, (uint32_t)groups);
+    rt_vk_parts parts = parts_of(a);
+    rt_vk_dispatch d = { .shader = "vk_rmsnorm_bwd",
+                         .spec = { o->slot[RT_RMSB_DX].dtype },
+                         .own = { parts.count, parts.rows },
+                         .items = parts.count };
+    rt_vk_push(b, o, &d);
+    if (o->slot[RT_RMSB_DW].mem) vk_push_total(b, o, RT_RMSB_DW, parts.count, 0);
 }
 
 const rt_vk_op rt_vk_rmsnorm_fwd = { fwd_need, fwd_emit, NULL };
 const rt_vk_op rt_vk_add_rmsnorm_fwd = { fwd_need, fwd_emit, NULL };
-const rt_vk_op rt_vk_rmsnorm_bwd = { bwd_need, bwd_emit, NULL };
-const rt_vk_op rt_vk_add_rmsnorm_bwd = { bwd_need, bwd_emit, NULL };
+const rt_vk_op rt_vk_rmsnorm_bwd = { bwd_need, bwd_emit, bwd_rounds };
+const rt_vk_op rt_vk_add_rmsnorm_bwd = { bwd_need, bwd_emit, bwd_rounds };

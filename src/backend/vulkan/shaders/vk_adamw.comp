@@ -101,6 +101,7 @@ void main()
     Slot step = slot_of(STEP);
     if (has(FAULT) && load_u32(slot_of(FAULT).at, 0) != 0) return;
     float b1 = push.a.beta1, b2 = push.a.beta2, gscale = has(GSCALE) ? load_f32(slot_of(GSCALE).at, 0) : 1.0;
+    float of_g = 1.0 - b1, of_square = 1.0 - b2;
     uint t = load_u32(step.at, STEP_NUMBER), blocks = (push.a.C + 127) / 128;
     float m_left = left_of(b1, t), v_left = left_of(b2, t), lr = load_f32(step.at, STEP_LR);
     uvec2 seed = step_seed(step), stream = uvec2(t, 0x80000000u | push.a.stream);
@@ -110,8 +111,8 @@ void main()
         float m = 0, v = 0;
         if (mine) {
             float g = get(grad, row, col, S1) * gscale;
-            m = b1 * old_moment(ms, row, col, 0) + (1.0 - b1) * g;
-            v = b2 * old_moment(vs, row, col, 1) + (1.0 - b2) * g * g;
+            m = b1 * old_moment(ms, row, col, 0) + of_g * g;
+            v = b2 * old_moment(vs, row, col, 1) + of_square * g * g;
             float w = has(MASTER) ? get(master, row, col, F32) : get(param, row, col, S0);
             w -= lr * (quotient(quotient(m, m_left), root(quotient(v, v_left)) + push.a.eps) + push.a.weight_decay * w);
             if (has(MASTER)) put(master, row, col, F32, w);

@@ -2,124 +2,139 @@
  *   ds_ij = p_ij (do_i.v_j - delta_i);  dq_i = scale sum_j ds_ij k_j;
  *   dk_j = scale sum_i ds_ij q_i;  dv_j = sum_i p_ij do_i, over the queries of all heads that share key head of j.
  *
- * Three steps, S1: 0 delta of every query and head into the scratch; 1 dq, a workgroup for a query of a head; 2 dk and
- * dv, a workgroup for a key of a key head. An invocation has one partner of a block, then columns. p is computed again
- * in both, so no sum meets another's. S0: dtype. */
+ * Three steps, S1: 0 delta of every query and head into the scratch; 1 dq, a workgroup for 64 queries of a head; 2 dk
+ * and dv, a workgroup for 64 keys of a key head. p is computed again in both, so no sum meets another's. S0: dtype;
+ * S2: slices of a head but one (vk_attn_tile.glsl). */
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 #define ARGS rt_attn_args
-#define GROUP 64
+#define GROUP 256
 #include "vk_common.glsl"
+#define SLICES (S2 + 1)
+#include "vk_attn_tile.glsl"
 #include "vk_math.glsl"
-#include "vk_reduce.glsl"
 
 const uint DQ = 0, DK = 1, DV = 2, DO = 3, Q = 4, K = 5, V = 6, O = 7, LSE = 8, START = 9;
-const uint COLUMNS = 8, D_MOST = COLUMNS * GROUP;
 
-shared float mine_a[D_MOST], mine_b[D_MOST], weight_a[GROUP], weight_b[GROUP];
+shared float of_lse[ROWS], of_delta[ROWS]; /* of the queries of a tile */
+shared uint of_first[ROWS];
 
-uint first_of(uint row)
-{
-    Slot start = slot_of(START);
-    uint i = row % push.a.T, window = push.a.window;
-    int from = has(START) ? load_i32(start.at, row * start.stride) : 0;
-    uint first = from > 0 ? uint(from) : 0;
-    return window != 0 && i >= window ? max(first, i - window + 1) : first;
-}
+float sum_a[SLICES][OWN_ROWS][OWN_COLS], sum_b[SLICES][OWN_ROWS][OWN_COLS];
 
-float dot_with_a(Slot x, uint row, uint col)
-{
-    float some[2] = float[](0.0, 0.0);
-    for (uint d = 0; d < push.a.D; d++) some[d % 2] += mine_a[d] * get(x, row, col + d, S0);
-    return some[0] + some[1];
-}
-float dot_with_b(Slot x, uint row, uint col)
-{
-    float some[2] = float[](0.0, 0.0);
-    for (uint d = 0; d < push.a.D; d++) some[d % 2] += mine_b[d] * get(x, row, col + d, S0);
-    return some[0] + some[1];
-}
+uint first_of(uint row) { return first_seen(slot_of(START), has(START), row); }
 
+/* Sixteen invocations have a query of a head. */
 void deltas()
 {
     Slot d_o = slot_of(DO), o = slot_of(O), work = slot_of(WORK);
-    FOR_ITEMS (item, push.a.B * push.a.T * push.a.H) {
-        uint row = item / push.a.H, col = item % push.a.H * push.a.D;
+    uint n = push.a.B * push.a.T * push.a.H, t = gl_LocalInvocationID.x;
+    for (uint first = gl_WorkGroupID.x * 16; first < n; first += gl_NumWorkGroups.x * 16) {
+        uint item = first + lane_y(), row = item / push.a.H, col = item % push.a.H * push.a.D;
         float sum = 0;
-        FOR_LANES (d, push.a.D)
+        for (uint d = lane_x(); item < n && d < push.a.D; d += 16)
             sum += get(d_o, row, col + d, S0) * get(o, row, col + d, S0);
-        sum = group_sum(sum);
-        if (gl_LocalInvocationID.x == 0) store_f32(work.at, item, sum);
+        barrier();
+        slices[t] = sum;
+        for (uint k = 8; k > 0; k /= 2) {
+            barrier();
+            if (t % 16 < k) slices[t] += slices[t + k];
+        }
+        if (t % 16 == 0 && item < n) store_f32(work.at, item, slices[t]);
     }
 }
 
-/* Rows of two operands that all invocations need. */
-void share(Slot a, uint a_row, uint a_col, Slot b, uint b_row, uint b_col)
+void clear()
 {
-    barrier();
-    FOR_LANES (d, push.a.D) {
-        mine_a[d] = get(a, a_row, a_col + d, S0);
-        mine_b[d] = get(b, b_row, b_col + d, S0);
-    }
-    barrier();
+    [[unroll]] for (uint s = 0; s < SLICES; s++)
+        [[unroll]] for (uint i = 0; i < OWN_ROWS; i++)
+            [[unroll]] for (uint j = 0; j < OWN_COLS; j++) sum_a[s][i][j] = sum_b[s][i][j] = 0;
 }
+
+/* What is known of queries row.. of head h. */
+void share_queries(uint row, uint n, uint h)
+{
+    Slot lse = slot_of(LSE), work = slot_of(WORK);
+    barrier();
+    FOR_LANES (i, n) {
+        of_first[i] = first_of(row + i);
+        of_lse[i] = get(lse, row + i, h, F32);
+        of_delta[i] = load_f32(work.at, uint64_t(row + i) * push.a.H + h);
+    }
+}
+
+float p_of(float score, uint i) { return exp_of(push.a.scale * score - of_lse[i]); }
 
 void queries()
 {
-    Slot dq = slot_of(DQ), k = slot_of(K), v = slot_of(V), lse = slot_of(LSE), work = slot_of(WORK);
-    uint H = push.a.H, D = push.a.D, t = gl_LocalInvocationID.x;
-    FOR_ITEMS (item, push.a.B * push.a.T * H) {
-        uint row = item / H, h = item % H, kv = h / (H / push.a.K) * D, i = row % push.a.T, base = row - i;
-        float sums[COLUMNS], l = get(lse, row, h, F32), delta = load_f32(work.at, item);
-        for (uint c = 0; c < COLUMNS; c++) sums[c] = 0;
-        share(slot_of(Q), row, h * D, slot_of(DO), row, h * D);
-        for (uint j0 = first_of(row); j0 <= i; j0 += GROUP) {
-            uint n = min(uint(GROUP), i - j0 + 1);
-            float ds = 0;
-            if (t < n) {
-                float p = exp_of(push.a.scale * dot_with_a(k, base + j0 + t, kv) - l);
-                ds = p * (dot_with_b(v, base + j0 + t, kv) - delta);
-            }
-            barrier();
-            weight_a[t] = ds;
-            barrier();
-            for (uint c = 0; c < COLUMNS && t + c * GROUP < D; c++) {
-                float part = 0;
-                for (uint j = 0; j < n; j++) part += weight_a[j] * get(k, base + j0 + j, kv + t + c * GROUP, S0);
-                sums[c] += part;
+    Slot dq = slot_of(DQ);
+    uint H = push.a.H, D = push.a.D, T = push.a.T, n_tiles = tiles();
+    FOR_ITEMS (item, push.a.B * H * n_tiles) {
+        uint h = item / n_tiles % H, i0 = (n_tiles - 1 - item % n_tiles) * ROWS, base = item / n_tiles / H * T;
+        uint n = min(ROWS, T - i0), kv = h / (H / push.a.K) * D;
+        Rows q = Rows(slot_of(Q), base + i0, n, h * D), d_o = Rows(slot_of(DO), base + i0, n, h * D);
+        clear();
+        share_queries(base + i0, n, h);
+        for (uint j0 = first_of(base + i0); j0 < i0 + n; j0 += COLS) {
+            float score[OWN_ROWS][OWN_COLS], slope[OWN_ROWS][OWN_COLS];
+            uint keys = min(COLS, i0 + n - j0);
+            Rows k = Rows(slot_of(K), base + j0, keys, kv);
+            find_scores(q, k, score);
+            find_scores(d_o, Rows(slot_of(V), base + j0, keys, kv), slope);
+            [[unroll]] for (uint i = 0; i < OWN_ROWS; i++)
+                [[unroll]] for (uint c = 0; c < OWN_COLS; c++) {
+                    uint row = lane_y() + 16 * i, j = j0 + lane_x() + 16 * c;
+                    bool seen = row < n && j >= of_first[row] && j <= i0 + row;
+                    put_weight(i, c, seen ? p_of(score[i][c], row) * (slope[i][c] - of_delta[row]) : 0.0);
+                }
+            [[unroll]] for (uint s = 0; s < SLICES; s++) {
+                float part[OWN_ROWS][OWN_COLS];
+                add_weighted(k, s, part);
+                [[unroll]] for (uint i = 0; i < OWN_ROWS; i++)
+                    [[unroll]] for (uint j = 0; j < OWN_COLS; j++) sum_a[s][i][j] += part[i][j];
             }
         }
-        for (uint c = 0; c < COLUMNS && t + c * GROUP < D; c++)
-            put(dq, row, h * D + t + c * GROUP, S0, push.a.scale * sums[c]);
+        [[unroll]] for (uint s = 0; s < SLICES; s++)
+            [[unroll]] for (uint i = 0; i < OWN_ROWS; i++)
+                [[unroll]] for (uint j = 0; j < OWN_COLS; j++) {
+                    uint row = lane_y() + 16 * i, d = s * WIDE + lane_x() + 16 * j;
+                    if (row < n && d < D) put(dq, base + i0 + row, h * D + d, S0, push.a.scale * sum_a[s][i][j]);
+                }
     }
 }
 
-/* The queries of one head that see key j: their parts of dk and dv. */
-void one_head(uint base, uint j, uint h, inout float sk[COLUMNS], inout float sv[COLUMNS])
+/* The queries of one head that see keys j0..: their parts of dk and dv. */
+void one_head(Rows k, Rows v, uint base, uint j0, uint h)
 {
-    Slot q = slot_of(Q), d_o = slot_of(DO), lse = slot_of(LSE), work = slot_of(WORK);
-    uint D = push.a.D, t = gl_LocalInvocationID.x, end = push.a.T;
-    if (push.a.window != 0) end = min(end, j + push.a.window);
-    for (uint i0 = j; i0 < end; i0 += GROUP) {
-        uint n = min(uint(GROUP), end - i0), row = base + i0 + t;
-        float p = 0, ds = 0;
-        if (first_of(base + i0) > j) break; /* what follows begins no earlier */
-        if (t < n && first_of(row) <= j) {
-            p = exp_of(push.a.scale * dot_with_a(q, row, h * D) - get(lse, row, h, F32));
-            ds = p * (dot_with_b(d_o, row, h * D) - load_f32(work.at, uint64_t(row) * push.a.H + h));
+    uint D = push.a.D, end = push.a.T, last = j0 + k.count - 1;
+    if (push.a.window != 0) end = min(end, last + push.a.window);
+    for (uint i0 = j0; i0 < end && first_of(base + i0) <= last; i0 += COLS) { /* what follows begins no earlier */
+        float score[OWN_ROWS][OWN_COLS], slope[OWN_ROWS][OWN_COLS], part[OWN_ROWS][OWN_COLS];
+        uint n = min(COLS, end - i0);
+        Rows q = Rows(slot_of(Q), base + i0, n, h * D), d_o = Rows(slot_of(DO), base + i0, n, h * D);
+        share_queries(base + i0, n, h);
+        find_scores(k, q, score);
+        find_scores(v, d_o, slope);
+        [[unroll]] for (uint r = 0; r < OWN_ROWS; r++)
+            [[unroll]] for (uint c = 0; c < OWN_COLS; c++) {
+                uint i = lane_x() + 16 * c, j = j0 + lane_y() + 16 * r;
+                bool seen = i < n && j <= last && j >= of_first[i] && j <= i0 + i;
+                float p = seen ? p_of(score[r][c], i) : 0.0;
+                put_weight(r, c, p);
+                score[r][c] = seen ? p * (slope[r][c] - of_delta[i]) : 0.0;
+            }
+        [[unroll]] for (uint s = 0; s < SLICES; s++) {
+            add_weighted(d_o, s, part);
+            [[unroll]] for (uint r = 0; r < OWN_ROWS; r++)
+                [[unroll]] for (uint c = 0; c < OWN_COLS; c++) sum_b[s][r][c] += part[r][c];
         }
         barrier();
-        weight_a[t] = ds;
-        weight_b[t] = p;
-        barrier();
-        for (uint c = 0; c < COLUMNS && t + c * GROUP < D; c++) {
-            float part_k = 0, part_v = 0;
-            for (uint i = 0; i < n; i++) {
-                part_k += weight_a[i] * get(q, base + i0 + i, h * D + t + c * GROUP, S0);
-                part_v += weight_b[i] * get(d_o, base + i0 + i, h * D + t + c * GROUP, S0);
-            }
-            sk[c] += part_k;
-            sv[c] += part_v;
+        [[unroll]] for (uint r = 0; r < OWN_ROWS; r++)
+            [[unroll]] for (uint c = 0; c < OWN_COLS; c++) put_weight(r, c, score[r][c]);
+        [[unroll]] for (uint s = 0; s < SLICES; s++) {
+            add_weighted(q, s, part);
+            [[unroll]] for (uint r = 0; r < OWN_ROWS; r++)
+                [[unroll]] for (uint c = 0; c < OWN_COLS; c++) sum_a[s][r][c] += part[r][c];
         }
     }
 }
@@ -127,17 +142,21 @@ void one_head(uint base, uint j, uint h, inout float sk[COLUMNS], inout float sv
 void keys()
 {
     Slot dk = slot_of(DK), dv = slot_of(DV);
-    uint D = push.a.D, heads = push.a.H / push.a.K, t = gl_LocalInvocationID.x;
-    FOR_ITEMS (item, push.a.B * push.a.T * push.a.K) {
-        uint row = item / push.a.K, head = item % push.a.K, j = row % push.a.T;
-        float sk[COLUMNS], sv[COLUMNS];
-        for (uint c = 0; c < COLUMNS; c++) sk[c] = sv[c] = 0;
-        share(slot_of(K), row, head * D, slot_of(V), row, head * D);
-        for (uint h = head * heads; h < (head + 1) * heads; h++) one_head(row - j, j, h, sk, sv);
-        for (uint c = 0; c < COLUMNS && t + c * GROUP < D; c++) {
-            put(dk, row, head * D + t + c * GROUP, S0, push.a.scale * sk[c]);
-            put(dv, row, head * D + t + c * GROUP, S0, sv[c]);
-        }
+    uint D = push.a.D, T = push.a.T, heads = push.a.H / push.a.K, n_tiles = tiles();
+    FOR_ITEMS (item, push.a.B * push.a.K * n_tiles) {
+        uint head = item / n_tiles % push.a.K, j0 = item % n_tiles * ROWS, base = item / n_tiles / push.a.K * T;
+        uint n = min(ROWS, T - j0);
+        Rows k = Rows(slot_of(K), base + j0, n, head * D), v = Rows(slot_of(V), base + j0, n, head * D);
+        clear();
+        for (uint h = head * heads; h < (head + 1) * heads; h++) one_head(k, v, base, j0, h);
+        [[unroll]] for (uint s = 0; s < SLICES; s++)
+            [[unroll]] for (uint i = 0; i < OWN_ROWS; i++)
+                [[unroll]] for (uint j = 0; j < OWN_COLS; j++) {
+                    uint row = lane_y() + 16 * i, d = s * WIDE + lane_x() + 16 * j;
+                    if (row >= n || d >= D) continue;
+                    put(dk, base + j0 + row, head * D + d, S0, push.a.scale * sum_a[s][i][j]);
+                    put(dv, base + j0 + row, head * D + d, S0, sum_b[s][i][j]);
+                }
     }
 }
 

@@ -40,6 +40,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 1) buffer At8 {
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer AtShared {
     uint v;
 };
+#ifdef COUNTED
+#include "vk_count.glsl"
+#endif
 #define shared_barrier()                                                                                               \
     memoryBarrierBuffer();                                                                                             \
     barrier()

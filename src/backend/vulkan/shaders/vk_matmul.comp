@@ -3,7 +3,7 @@
  * before they join the sum, so that its error grows with K / 16. b may be quantised: its values are taken out of the
  * blocks on the way into shared memory.
  *
- * S0: dtype of a; S1: of b; S2: 1: rows of a and of b have scales (matmul_scaled). */
+ * S0: dtype of a; S1: of b; S2: 1: scales (vk_matmul_out.glsl). */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -11,45 +11,28 @@
 #define GROUP 256
 #include "vk_common.glsl"
 #include "vk_quant.glsl"
+#include "vk_matmul_out.glsl"
 
-const uint OUT = 0, A = 1, B = 2, SA = 3, SB = 4;
 const uint TILE = 64, DEPTH = 16, OWN = 4, SIDE = TILE / OWN;
-#define BIAS (S2 != 0 ? 5 : 3)
+const uint BAND = 8; /* tiles one below the other, which come before those beside them: what they read stays cached */
 
 shared float a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
 
 /* Neighbours in memory go to neighbouring invocations. */
 void fetch(Slot a, Slot b, uint m0, uint n0, uint k0)
 {
-    [[unroll]] for (uint n_ = 0; n_ < TILE * DEPTH / GROUP; n_++) {
-        uint i = n_ * GROUP + gl_LocalInvocationID.x;
+    FOR_LANES (i, TILE * DEPTH) {
         uint k = push.a.ta != 0 ? i / TILE : i % DEPTH, m = push.a.ta != 0 ? i % TILE : i / DEPTH;
         bool inside = m0 + m < push.a.M && k0 + k < push.a.K;
         uint row = push.a.ta != 0 ? k0 + k : m0 + m, col = push.a.ta != 0 ? m0 + m : k0 + k;
         a_tile[k][m] = inside ? get_value(a, row, col, S0) : 0.0;
     }
-    [[unroll]] for (uint n_ = 0; n_ < TILE * DEPTH / GROUP; n_++) {
-        uint i = n_ * GROUP + gl_LocalInvocationID.x;
+    FOR_LANES (i, TILE * DEPTH) {
         uint k = push.a.tb == 0 ? i / TILE : i % DEPTH, n = push.a.tb == 0 ? i % TILE : i / DEPTH;
         bool inside = n0 + n < push.a.N && k0 + k < push.a.K;
         uint row = push.a.tb == 0 ? k0 + k : n0 + n, col = push.a.tb == 0 ? n0 + n : k0 + k;
         b_tile[k][n] = inside ? get_value(b, row, col, S1) : 0.0;
     }
-}
-
-void finish(Slot o, uint m, uint n, float sum)
-{
-    if (m >= push.a.M || n >= push.a.N) return;
-    float v = push.a.alpha * sum;
-    if (S2 != 0) {
-        Slot sa = slot_of(SA), sb = slot_of(SB);
-        v = load_f32(sa.at, m * sa.stride) * load_f32(sb.at, n * sb.stride) * sum;
-    }
-    if (has(BIAS)) {
-        Slot bias = slot_of(BIAS);
-        v += get(bias, 0, n, bias.dtype);
-    }
-    put_sum(o, m, n, o.dtype, adds(OUT), v);
 }
 
 void main()
@@ -58,7 +41,8 @@ void main()
     uint across = (push.a.N + TILE - 1) / TILE, down = (push.a.M + TILE - 1) / TILE;
     uint tm = gl_LocalInvocationID.x / SIDE, tn = gl_LocalInvocationID.x % SIDE;
     FOR_ITEMS (item, across * down) {
-        uint m0 = item / across * TILE, n0 = item % across * TILE;
+        uint band = item / (BAND * across) * BAND, of_band = item % (BAND * across), height = min(BAND, down - band);
+        uint m0 = (band + of_band % height) * TILE, n0 = of_band / height * TILE;
         float sum[OWN][OWN];
         [[unroll]] for (uint i = 0; i < OWN; i++)
             [[unroll]] for (uint j = 0; j < OWN; j++) sum[i][j] = 0;

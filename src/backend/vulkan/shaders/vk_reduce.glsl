@@ -26,5 +26,6 @@ VK_TREE(group_max, float, tree_f, max) /* of numbers: no NaN */
 VK_TREE(group_most, uint, tree_u, max)
 VK_TREE(group_least, uint, tree_u, min)
 VK_TREE(group_any, uint, tree_u, VK_OR)
+VK_TREE(group_count, uint, tree_u, VK_PLUS)
 
 #endif

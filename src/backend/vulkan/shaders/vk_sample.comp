@@ -8,13 +8,10 @@
 #include "vk_math.glsl"
 #include "vk_random.glsl"
 #include "vk_reduce.glsl"
+#include "vk_sort.glsl"
 
 const uint ID = 0, LOGP = 1, SEEN = 2, X = 3, KEY = 4, HOW = 5;
 const uint TEMPERATURE = 0, TOP_K = 1, TOP_P = 2, MIN_P = 3, PENALTY = 4;
-
-layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer Ranked {
-    uint64_t v;
-};
 
 Slot x, seen, how, work;
 uint row;
@@ -25,36 +22,18 @@ float penalised(uint v)
     bool was = has(SEEN) && (load_u32(seen.at, row * seen.stride + v / 32) >> v % 32 & 1) != 0;
     return !was ? z : z > 0 ? quotient(z, by) : z * by;
 }
-/* Rises as the value falls, then with the id; 0 and -0 are one. */
-uint64_t rank_key(float z, uint v)
-{
-    uint u = z == 0 ? 0 : floatBitsToUint(z);
-    uint rising = (u & 0x80000000u) != 0 ? ~u : u | 0x80000000u;
-    return uint64_t(~rising) << 32 | v;
-}
 Ranked rank_at(uint i) { return Ranked(work.at + 8 * (uint64_t(row) * push.word[2] + i)); }
+uint64_t key_at(uint i) { return rank_at(i).v; }
+void put_key(uint i, uint64_t key) { rank_at(i).v = key; }
 
 void rank_ids()
 {
-    uint n = push.word[2];
-    FOR_LANES (i, n)
-        rank_at(i).v = i < push.a.V ? rank_key(penalised(i), i) : ~0ul;
-    for (uint size = 2; size <= n; size *= 2)
-        for (uint step = size / 2; step > 0; step /= 2) {
-            shared_barrier();
-            FOR_LANES (i, n / 2) {
-                uint low = i / step * 2 * step + i % step, high = low + step;
-                uint64_t a = rank_at(low).v, b = rank_at(high).v;
-                if ((a > b) == ((low & size) == 0)) {
-                    rank_at(low).v = b;
-                    rank_at(high).v = a;
-                }
-            }
-        }
-    shared_barrier();
+    FOR_LANES (i, push.word[2])
+        put_key(i, i < push.a.V ? rank_key(penalised(i), i) : ~0ul);
+    sort_keys(push.word[2]);
 }
 
-uint ranked_id(uint j) { return uint(rank_at(j).v); }
+uint ranked_id(uint j) { return id_of_key(key_at(j)); }
 float share_of(uint j, float first, float T) { return exp_of(quotient(penalised(ranked_id(j)) - first, T)); }
 
 /* By one invocation. */

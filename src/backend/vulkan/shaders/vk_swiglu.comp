@@ -1,5 +1,5 @@
 /* vk_swiglu.comp - y = g sigmoid(g) u, and its gradients. With s = sigmoid(g):
- *   dg = dy u s (1 + g (1 - s)), du = dy g s, and y again where it is asked for.
+ *   dg = dy u (s + g s (1 - s)), du = dy g s, and y again where it is asked for.
  *
  * S0: dtype of all; S1: 0 forward, 1 backward, 2 forward into codes, for which a workgroup takes a row. */
 #version 460
@@ -23,14 +23,23 @@ void forward()
         put(y, row, col, S0, gated(get(g, row, col, S0), get(u, row, col, S0)));
 }
 
+/* sigmoid(x), and 1 - sigmoid(x) without its cancellation */
+vec2 both_sigmoids(float x)
+{
+    float t = exp_of(-abs(x)), d = quotient(1.0, 1.0 + t);
+    return x < 0 ? vec2(t * d, d) : vec2(d, t * d);
+}
+
 void backward()
 {
     Slot dg = slot_of(DG), du = slot_of(DU), y = slot_of(Y_AGAIN), dy = slot_of(DY), g = slot_of(BG), u = slot_of(BU);
     FOR_ELEMENTS (row, col) {
-        float gv = get(g, row, col, S0), uv = get(u, row, col, S0), d = get(dy, row, col, S0), s = sigmoid(gv);
-        put(dg, row, col, S0, d * uv * s * (1.0 + gv * sigmoid(-gv))); /* 1 - s without its cancellation */
-        put(du, row, col, S0, d * gv * s);
-        if (has(Y_AGAIN)) put(y, row, col, S0, gv * s * uv);
+        float gv = get(g, row, col, S0), uv = get(u, row, col, S0), d = get(dy, row, col, S0);
+        vec2 s = both_sigmoids(gv);
+        float gated_one = gv * s.x;
+        put(dg, row, col, S0, d * uv * (s.x + gated_one * s.y));
+        put(du, row, col, S0, d * gated_one);
+        if (has(Y_AGAIN)) put(y, row, col, S0, gated_one * uv);
     }
 }
 
