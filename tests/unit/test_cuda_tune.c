@@ -20,7 +20,9 @@ static char folder[400]; /* of one test */
 static char cache_line[500], home_line[500];
 static const char *env[3];
 static const rt_dev_option on = { "tune", "on" }, known = { "tune", "known" }, all = { "tune", "all" };
-static const rt_dev_opts tuned = { &on, 1, env }, as_known = { &known, 1, env }, at_length = { &all, 1, env };
+static const rt_dev_opts tuned = { .option = &on, .count = 1, .env = env },
+                         as_known = { .option = &known, .count = 1, .env = env },
+                         at_length = { .option = &all, .count = 1, .env = env };
 static double most = -1; /* seconds for timing; negative: as the device has it */
 
 static char *in_folder(const char *name) { return rt_path_join(&arena, folder, name); }
