@@ -178,6 +178,7 @@ static void record(bench *b, const decode_case *c)
     rt_dtype *dtypes = c->mix ? bench_mixed_dtypes(&b->config, c->mix) : NULL;
     rt_decoder_opts o = { .name = "model", .policy = &policy, .dtypes = dtypes };
     rt_engine_opts how = { .slots = c->slots, .context = c->prompt + c->answer };
+    how.prompts = rt_engine_prompts(dev, &how);
     if (rt_space_new(&b->space, &e) < 0 || rt_decoder_new(&b->model, b->space, &b->config, &o, &e) < 0 ||
         rt_engine_record(&b->engine, b->space, b->model, &policy, &how, &e) < 0)
         bench_die(c->name, &e);
@@ -191,6 +192,27 @@ static void forget(bench *b)
     rt_engine_free(b->engine);
     rt_decoder_free(b->model);
     rt_space_free(b->space);
+}
+
+/* The second piece of each of the first prompts. */
+static void fill_pieces(bench *b, rt_exec *x, const int32_t *table)
+{
+    enum { ROWS = RT_ENGINE_LARGE * RT_ENGINE_PIECES };
+    const rt_engine *g = b->engine;
+    const rt_feed *f = &g->piece[RT_PIECE_LARGE];
+    const uint32_t rows = f->tokens.B * RT_ENGINE_LARGE;
+    int32_t pos[ROWS], to[ROWS], len[RT_ENGINE_PIECES];
+    for (uint32_t i = 0; i < rows; i++) {
+        const uint32_t prompt = i / RT_ENGINE_LARGE, at = RT_ENGINE_LARGE + i % RT_ENGINE_LARGE;
+        pos[i] = (int32_t)at;
+        to[i] = table[prompt * g->per_seat + at / RT_ENGINE_PAGE] * RT_ENGINE_PAGE + (int32_t)(at % RT_ENGINE_PAGE);
+        len[prompt] = 2 * RT_ENGINE_LARGE;
+    }
+    bench_put(x, f->rows.table, table, (uint64_t)f->tokens.B * g->per_seat * sizeof *table);
+    bench_put(x, f->rows.to, to, rows * sizeof *to);
+    bench_put(x, f->rows.len, len, f->tokens.B * sizeof *len);
+    bench_put(x, f->tokens.pos, pos, rows * sizeof *pos);
+    bench_fill_column(x, f->tokens.ids, b->config.vocab, 0);
 }
 
 /* Every slot in the middle of its answer. */
@@ -212,16 +234,7 @@ static void fill_places(bench *b, rt_exec *x)
     bench_put(x, g->places, places, 3 * N * sizeof *places);
     bench_put(x, g->token.rows.table, table, (uint64_t)N * g->per_seat * sizeof *table);
     bench_put(x, g->how, hows, (uint64_t)N * RT_HOW_COLS * sizeof *hows);
-    const rt_feed *f = &g->piece[RT_PIECE_LARGE]; /* the second of a prompt */
-    const int32_t len = 2 * RT_ENGINE_LARGE;
-    for (uint32_t i = 0; i < RT_ENGINE_LARGE; i++) places[i % (3 * N)] = 0;
-    int32_t rows[RT_ENGINE_LARGE];
-    for (int32_t i = 0; i < RT_ENGINE_LARGE; i++) rows[i] = RT_ENGINE_PAGE + RT_ENGINE_LARGE + i;
-    bench_put(x, f->rows.table, table, g->per_seat * sizeof *table);
-    bench_put(x, f->rows.to, rows, sizeof rows);
-    bench_put(x, f->rows.len, &len, sizeof len);
-    bench_fill_column(x, f->tokens.ids, b->config.vocab, 0);
-    bench_fill_column(x, f->tokens.pos, 0, RT_ENGINE_LARGE);
+    fill_pieces(b, x, table);
     bench_fill_column(x, g->token.tokens.ids, b->config.vocab, 0);
     rt_free(places);
     rt_free(table);
@@ -323,7 +336,7 @@ static void time_whole(const decode_case *c)
     const double read_floor = plan_floor(b.plans[piece->program], c->prompt / 2.0, NULL);
     const double pieces = (double)c->prompt / RT_ENGINE_LARGE / piece->tokens.B * c->slots;
     print_class("step of answers", step, step_floor);
-    print_class("piece of a prompt", read, read_floor);
+    print_class(piece->tokens.B > 1 ? "piece of prompts" : "piece of a prompt", read, read_floor);
     if (rt_engine_attach(b.engine, x, 0, &e) < 0) bench_die(c->name, &e);
     generate(&b);
     const rt_engine_stats before = rt_engine_stats_of(b.engine);

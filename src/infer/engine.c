@@ -263,17 +263,6 @@ out:
     return rc;
 }
 
-/* The oldest request whose prompt is not read; null when there is none. */
-static rt_seat *next_reader(const rt_engine *g)
-{
-    rt_seat *best = NULL;
-    for (uint32_t i = 0; i < g->slots; i++) {
-        rt_seat *s = &g->seat[i];
-        if (s->name && !rt_seat_ready(s) && (!best || s->name < best->name)) best = s;
-    }
-    return best;
-}
-
 /* A request of which only the prompt was wanted ends when that is read. */
 static int end_prompts(rt_engine *g, rt_err *e)
 {
@@ -287,19 +276,15 @@ out:
     return rc;
 }
 
-/* A piece of the oldest prompt. Where it is only enqueued and several prompts are not read, some more: a slot without
- * an answer under way costs a step as much as one with. */
+/* Pieces of the oldest prompts. Where they are only enqueued and several prompts are not read, some more: a slot
+ * without an answer under way costs a step as much as one with. */
 static int read_prompts(rt_engine *g, rt_err *e)
 {
     int rc = RT_OK;
     uint32_t readers = 0;
     for (uint32_t i = 0; i < g->slots; i++) readers += g->seat[i].name && !rt_seat_ready(&g->seat[i]);
     const uint32_t most = rt_exec_enqueues(g->x) ? RT_ENGINE_PIECES : 1;
-    for (uint32_t i = 0; i < readers && i < most; i++) {
-        rt_seat *reader = next_reader(g);
-        if (!reader) break; /* functions of an echo may have cancelled the others */
-        RT_TRY(rt_engine_read_piece(g, reader, e));
-    }
+    for (uint32_t i = 0, n = 1; n && i < readers && i < most; i += n) RT_TRY(rt_engine_read_pieces(g, &n, e));
 out:
     return rc;
 }

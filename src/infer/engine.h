@@ -27,7 +27,12 @@ typedef struct rt_engine_opts {
     const rt_watch *watch; /* of loading weights, looked at by rt_engine_open alone; null: nobody's */
     bool int8;             /* GEMMs of new tokens read activations in 8 bits where weights are packed; prompts do not */
     bool logits;           /* rt_engine_logits will be asked, so no step is begun before the last has been told of */
+    uint32_t prompts; /* of so many a piece is read at once, without echo; 0: as rt_engine_prompts, where a device is */
 } rt_engine_opts;
+
+/* How many prompts are read at once where nothing else is asked for: one, or on a device that is enqueued to an eighth
+ * of the slots, eight at most, since its GEMMs want more rows than one prompt has. */
+uint32_t rt_engine_prompts(const rt_dev *d, const rt_engine_opts *o);
 
 typedef struct rt_engine rt_engine;
 /* Declares cache and inputs in s and records the programs over a model that is declared there. Space and model are the

@@ -75,11 +75,12 @@ struct rt_engine {
     rt_arena arena; /* what follows */
     rt_seat *seat;  /* (slots) */
     rt_pages pages;
-    int32_t *table; /* (slots,per_seat) */
-    int32_t *host;  /* (most rows of a feed, 4) ids, positions, rows, lengths */
-    uint32_t *keys; /* (slots,2) */
-    float *hows;    /* (slots,RT_HOW_COLS) */
-    uint32_t *bits; /* (words) */
+    int32_t *table;       /* (slots,per_seat) */
+    int32_t *host;        /* (most rows of a feed, 4) ids, positions, rows, lengths */
+    int32_t *piece_table; /* (prompts,per_seat) */
+    uint32_t *keys;       /* (slots,2) */
+    float *hows;          /* (slots,RT_HOW_COLS) */
+    uint32_t *bits;       /* (words) */
     /* Of the prompt's ids, where a piece is echoed: */
     int32_t *ids; /* (most rows of a piece) */
     float *logps; /* the same */
@@ -98,8 +99,9 @@ struct rt_engine {
 int rt_engine_record_all(rt_engine *g, rt_err *e);
 static inline uint32_t rt_piece_rows(int piece) { return piece == RT_PIECE_LARGE ? RT_ENGINE_LARGE : RT_ENGINE_SMALL; }
 
-/* engine_prompt.c: the next piece of a prompt, and its echo. */
-int rt_engine_read_piece(rt_engine *g, rt_seat *s, rt_err *e);
+/* engine_prompt.c: the next pieces of the oldest prompts that are not read, as many as are read at once, and the echo
+ * of one. Returns in count how many there were, or a failure. */
+int rt_engine_read_pieces(rt_engine *g, uint32_t *count, rt_err *e);
 
 /* engine_tell.c: steps that were begun for nothing are waited for, since what they say is on its way to the engine's
  * memory. So none is under way when no request is, and the device may go before the engine does. */

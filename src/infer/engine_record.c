@@ -16,12 +16,13 @@ static rt_view output(rt_engine *g, rt_dtype d, uint32_t rows, uint32_t cols, co
 
 static void declare_piece(rt_engine *g, rt_feed *f, uint32_t T)
 {
-    f->tokens = (rt_tokens){ .B = 1, .T = T };
-    f->tokens.ids = input(g, RT_DTYPE_I32, T, 1, "ids");
-    f->tokens.pos = input(g, RT_DTYPE_I32, T, 1, "positions");
-    f->rows.to = input(g, RT_DTYPE_I32, T, 1, "cache rows");
-    f->rows.len = input(g, RT_DTYPE_I32, 1, 1, "cache lengths");
-    f->rows.table = input(g, RT_DTYPE_I32, 1, g->per_seat, "pages");
+    const uint32_t B = g->opts.prompts;
+    f->tokens = (rt_tokens){ .B = B, .T = T };
+    f->tokens.ids = input(g, RT_DTYPE_I32, B * T, 1, "ids");
+    f->tokens.pos = input(g, RT_DTYPE_I32, B * T, 1, "positions");
+    f->rows.to = input(g, RT_DTYPE_I32, B * T, 1, "cache rows");
+    f->rows.len = input(g, RT_DTYPE_I32, B, 1, "cache lengths");
+    f->rows.table = input(g, RT_DTYPE_I32, B, g->per_seat, "pages");
 }
 
 /* One token of each of N sequences. Its ids are there from the step before; what else it is told of its places is one
@@ -59,16 +60,16 @@ static int count_gemms(rt_engine *g, rt_err *e)
                    "retort quantize makes them");
 }
 
-/* A piece of a prompt; with echoes its hidden states stay. */
+/* A piece of a prompt, or of several; with echoes its hidden states stay. */
 static int record_piece(rt_engine *g, int which, rt_err *e)
 {
     int rc;
     rt_feed *f = &g->piece[which];
-    const uint32_t T = rt_piece_rows(which), C = g->model->config.width;
+    const uint32_t T = rt_piece_rows(which), rows = g->opts.prompts * T, C = g->model->config.width;
     declare_piece(g, f, T);
     RT_TRY(plan_new(g, &f->plan, &f->program, which == RT_PIECE_LARGE ? "piece" : "small piece", e));
-    rt_view hidden = g->opts.echo ? rt_space_buf(g->space, RT_CLASS_STATE, g->policy.act, T, C, "hidden of a piece")
-                                  : rt_act(f->plan, g->policy.act, T, C, "hidden");
+    rt_view hidden = g->opts.echo ? rt_space_buf(g->space, RT_CLASS_STATE, g->policy.act, rows, C, "hidden of a piece")
+                                  : rt_act(f->plan, g->policy.act, rows, C, "hidden");
     g->echo[which].hidden = hidden;
     rt_decoder_decode(f->plan, g->model, &f->tokens, &g->cache, &f->rows, hidden);
     rc = rt_plan_status(f->plan, e);
@@ -160,6 +161,10 @@ static int settle(rt_engine *g, rt_err *e)
     /* The last piece of a prompt may be padded beyond the context. */
     g->per_seat = (uint32_t)((rt_align_up(g->context, RT_ENGINE_LARGE) + RT_ENGINE_LARGE) / RT_ENGINE_PAGE);
     positions = o->positions ? o->positions : (uint64_t)g->slots * g->context;
+    if (!o->prompts) o->prompts = 1;
+    if (o->prompts > RT_ENGINE_PIECES || (o->echo && o->prompts > 1))
+        return rt_fail(e, RT_INVALID, "pieces of %u prompts at once: at most %d, and 1 with an echo", o->prompts,
+                       RT_ENGINE_PIECES);
     if (g->context > c->context)
         return rt_fail(e, RT_INVALID,
                        "a context of %u tokens was asked for, and the model's own is %u; lower --context", g->context,
@@ -182,13 +187,15 @@ static int settle(rt_engine *g, rt_err *e)
 
 static int take_memory(rt_engine *g, rt_err *e)
 {
-    const uint64_t N = g->slots, rows = N > RT_ENGINE_LARGE ? N : RT_ENGINE_LARGE, top = g->opts.top;
+    const uint64_t N = g->slots, P = g->opts.prompts, pieces = P * RT_ENGINE_LARGE, top = g->opts.top;
+    const uint64_t rows = N > pieces ? N : pieces;
 #define TAKE(p, n) ((p) = rt_arena_alloc(&g->arena, (n) * sizeof *(p)))
     int32_t *free = NULL;
     TAKE(free, g->pages.count);
     if (!free || !TAKE(g->seat, N) || !TAKE(g->table, N * g->per_seat) || !TAKE(g->host, 4 * rows) ||
         !TAKE(g->keys, 2 * N) || !TAKE(g->hows, N * RT_HOW_COLS) || !TAKE(g->ids, rows) || !TAKE(g->logps, rows) ||
-        !TAKE(g->bits, g->words) || !TAKE(g->top_ids, rows * top + 1) || !TAKE(g->top_logps, rows * top + 1))
+        !TAKE(g->bits, g->words) || !TAKE(g->piece_table, P * g->per_seat) || !TAKE(g->top_ids, rows * top + 1) ||
+        !TAKE(g->top_logps, rows * top + 1))
         return rt_no_memory(e, "an engine");
     for (int i = 0; i < 2; i++) {
         rt_flight *f = &g->flight[i];
@@ -236,6 +243,13 @@ static int engine_new(rt_engine **out, const rt_policy *policy, const rt_engine_
     g->policy = policy ? *policy : rt_policy_f32;
     *out = g;
     return RT_OK;
+}
+
+uint32_t rt_engine_prompts(const rt_dev *d, const rt_engine_opts *o)
+{
+    const uint32_t eighth = o->slots / 8;
+    if (!d->api->async || o->echo || eighth < 2) return 1;
+    return eighth < RT_ENGINE_PIECES ? eighth : RT_ENGINE_PIECES;
 }
 
 int rt_engine_record(rt_engine **out, rt_space *s, rt_decoder *model, const rt_policy *policy, const rt_engine_opts *o,
@@ -319,6 +333,7 @@ int rt_engine_open(rt_engine **out, rt_dev *d, const rt_model_file *m, const rt_
     const rt_plan *plans[RT_ENGINE_PROGRAMS];
     RT_TRY(rt_model_file_check(m, e));
     RT_TRY(engine_new(&g, policy ? policy : rt_device_policy(d), o, e));
+    g->opts.prompts = o->prompts ? o->prompts : rt_engine_prompts(d, o);
     RT_TRY(declare_model(g, m, e));
     RT_TRY(rt_engine_record_all(g, e));
     uint32_t n = rt_engine_plans(g, plans);

@@ -3,7 +3,8 @@
  * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200,
  * so these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted.
  * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights; and rows around the sizes of kernels
- * for few rows (8, 16, 64, of which several blocks), with K of whole packs that splits evenly and unevenly. Even:
+ * for few rows (8, 16, 64, of which several blocks), with K of whole packs that splits evenly and unevenly; one row by
+ * more weights than a GPU takes at once, for one signature of each type of b. Even:
  * multiples of 8 where tensor cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The
  * block of a quantised b lies along its rows: K when it is stored (N,K), else N. */
 #include "verify/values.h"
@@ -23,7 +24,9 @@ static const rt_op_shape few[] = { { RT_SHAPE_FEW, { 1, 83, 2560 } }, { RT_SHAPE
                                    { RT_SHAPE_FEW, { 3, 40, 96 } },   { RT_SHAPE_FEW, { 7, 17, 1288 } },
                                    { RT_SHAPE_FEW, { 8, 35, 264 } },  { RT_SHAPE_FEW, { 9, 29, 2080 } },
                                    { RT_SHAPE_FEW, { 16, 64, 800 } }, { RT_SHAPE_FEW, { 33, 18, 1032 } },
-                                   { RT_SHAPE_FEW, { 64, 35, 544 } }, { RT_SHAPE_FEW, { 100, 13, 264 } } };
+                                   { RT_SHAPE_FEW, { 64, 35, 544 } }, { RT_SHAPE_FEW, { 100, 13, 264 } },
+                                   { RT_SHAPE_FEW, { 1, 6423, 776 } } };
+enum { TALL = 1000 };
 
 static bool quantised(const rt_op_case *c) { return rt_dtype_is_quant(c->sig.dtype[RT_MM_B]); }
 
@@ -45,8 +48,11 @@ static void fix(rt_op_case *c)
         if (quantised(c)) c->dim[M] = 8; /* dequantised, it is what the plain types are */
     }
     if (c->shape_kind == RT_SHAPE_FEW) {
+        const rt_dtype *d = c->sig.dtype;
+        const bool tall = d[RT_MM_OUT] == RT_DTYPE_F32 && d[RT_MM_A] == RT_DTYPE_BF16 && !rt_case_has(c, RT_MM_BIAS);
         c->flag[TA] = 0;
         c->flag[TB] = 1;
+        if (c->dim[N] > TALL && !tall) c->dim[N] = 19;
         if (c->dim[K] % 8 == 0 && c->strided != RT_STRIDED_ALIGNED && c->strided != RT_STRIDED_OUT)
             c->strided = RT_DENSE;
     }

@@ -12,6 +12,7 @@ enum { V = 272, CONTEXT = 200, POOL = 24, NEW = 10, MIXES = 1000, TOP = 3 };
 
 static rt_dev *dev;
 static const rt_policy *policy; /* null: the device's */
+static bool rounded;            /* bits may differ */
 
 static int set_up(void **state)
 {
@@ -134,12 +135,21 @@ static answer alone_as(rt_engine *b, const rt_request *r, uint32_t which)
 }
 static answer alone(rt_engine *b, const rt_request *r) { return alone_as(b, r, 0); }
 
+/* The same ids, by the same numbers up to rounding. */
+static bool is_near(const answer *a, const answer *b)
+{
+    bool near = a->count == b->count && a->end == b->end && !memcmp(a->id, b->id, sizeof a->id);
+    for (uint32_t i = 0; near && i < a->count; i++) near = fabsf(a->logp[i] - b->logp[i]) < 1e-4f;
+    return near;
+}
+
 static void same(const answer *a, const answer *b, uint32_t which, uint32_t mix)
 {
     const bool equal = a->count == b->count && a->end == b->end && a->told == b->told &&
                        !memcmp(a->id, b->id, sizeof a->id) && !memcmp(a->logp, b->logp, sizeof a->logp) &&
                        !memcmp(a->top, b->top, sizeof a->top) && !memcmp(a->prompt, b->prompt, sizeof a->prompt);
-    if (!equal) fail_msg("mix %u: request %u is not what it is alone", mix, which);
+    if (equal || (rounded && is_near(a, b))) return;
+    fail_msg("mix %u: request %u is not what it is alone", mix, which);
 }
 
 /* Some requests of the pool, coming at random while others are under way. */
@@ -166,14 +176,17 @@ static void run_mix(rt_engine *b, const asked *pool, const answer *want, uint32_
     for (uint32_t i = 0; i < n; i++) same(&got[i], &want[which[i]], which[i], mix);
 }
 
-static void mixes(const char *preset, uint32_t slots, uint64_t positions, uint32_t count)
+/* prompts: that are read at once; of several none is echoed. */
+static void mixes(const char *preset, uint32_t slots, uint32_t prompts, uint64_t positions, uint32_t count)
 {
     static asked pool[POOL];
     static answer want[POOL];
-    rt_engine *b =
-        open_engine(preset, (rt_engine_opts){ .slots = slots, .positions = positions, .top = TOP, .echo = true });
+    rt_engine *b = open_engine(
+        preset, (rt_engine_opts){
+                    .slots = slots, .prompts = prompts, .positions = positions, .top = TOP, .echo = prompts == 1 });
     uint32_t different = 0;
     make_pool(pool);
+    for (uint32_t i = 0; i < POOL; i++) pool[i].r.echo = pool[i].r.echo && prompts == 1;
     for (uint32_t i = 0; i < POOL; i++) want[i] = alone(b, &pool[i].r);
     for (uint32_t i = 1; i < POOL; i++) different += want[i].id[0] != want[0].id[0];
     assert_true(different > POOL / 2); /* else equal ids would prove nothing */
@@ -188,19 +201,28 @@ static void mixes(const char *preset, uint32_t slots, uint64_t positions, uint32
 static void test_few_slots(void **state)
 {
     (void)state;
-    mixes("tiny-qwen2", 4, 0, MIXES * 7 / 10);
+    mixes("tiny-qwen2", 4, 1, 0, MIXES * 7 / 10);
 }
 /* So many that GEMMs are tiled, and too few pages for all of them. */
 static void test_many_slots(void **state)
 {
     (void)state;
-    mixes("tiny-qwen3", 13, 0, MIXES / 10);
-    mixes("tiny-mistral", 11, 800, MIXES / 10);
+    mixes("tiny-qwen3", 13, 1, 0, MIXES * 6 / 100);
+    mixes("tiny-mistral", 11, 1, 800, MIXES / 10);
 }
 static void test_one_slot(void **state)
 {
     (void)state;
-    mixes("tiny-llama", 1, 0, MIXES / 10);
+    mixes("tiny-llama", 1, 1, 0, MIXES / 10);
+}
+/* Pieces of several prompts at once, or of one beside rows that are nobody's: of devices that are enqueued to, which
+ * treat all rows of a GEMM alike. On a CPU a row's place in so many decides how it is summed. */
+static void test_several_prompts_at_once(void **state)
+{
+    (void)state;
+    rounded = !dev->api->async;
+    mixes("tiny-qwen3", 13, 4, 0, MIXES * 4 / 100);
+    rounded = false;
 }
 
 /* ---- other numbers of slots ---- */
@@ -492,9 +514,11 @@ static void test_loading(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_slots),       cmocka_unit_test(test_many_slots),   cmocka_unit_test(test_one_slot),
-        cmocka_unit_test(test_other_slots),     cmocka_unit_test(test_echo),         cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_cancel_and_room), cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_loading),
+        cmocka_unit_test(test_few_slots),    cmocka_unit_test(test_many_slots),
+        cmocka_unit_test(test_one_slot),     cmocka_unit_test(test_several_prompts_at_once),
+        cmocka_unit_test(test_other_slots),  cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_draws),        cmocka_unit_test(test_cancel_and_room),
+        cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_loading),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,5 +1,6 @@
 /* test_generator.c - generation with a cache against the whole sequence computed again without one: every family,
- * prompts around the block of 128, sliding windows and layers without rope, penalties, sampling, and how it ends. */
+ * prompts around the block of 128, sliding windows and layers without rope, penalties, sampling, and how it ends. In
+ * f32, on the device that ENGINE_DEVICE names. */
 #include "train_case.h"
 
 #include "infer/generator.h"
@@ -12,7 +13,8 @@ static rt_dev *dev;
 
 static int set_up(void **state)
 {
-    dev = open_device("cpu", 2);
+    const char *name = getenv("ENGINE_DEVICE");
+    dev = open_device(name ? name : "cpu", 2);
     return make_test_dir(state);
 }
 
@@ -121,7 +123,7 @@ static rt_generator *open_generator(const rt_model_file *m, rt_generate_opts o)
 {
     rt_err e = { 0 };
     rt_generator *g = NULL;
-    if (rt_generator_open(&g, dev, m, NULL, &o, &e) < 0) fail_msg("%s", e.text);
+    if (rt_generator_open(&g, dev, m, &rt_policy_f32, &o, &e) < 0) fail_msg("%s", e.text);
     return g;
 }
 

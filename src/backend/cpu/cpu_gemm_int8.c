@@ -1,9 +1,26 @@
 /* cpu_gemm_int8.c - matmul_int8: out (M,N) = or += a (M,K) b' (N,K) + bias, a in Q8_0, b packed.
  *
  * Owns: rows of a as the kernels read them, chunks of rows of b, the epilogue. A chunk is a run of rows of b and meets
- * all rows of a, 8 at a time. Leaves the sums to cpu_int8_rows.c. */
+ * all rows of a, 8 at a time. Leaves the sums to cpu_int8_rows.c.
+ *
+ * A chunk takes some two microseconds, and b comes from memory. So each thread takes chunks that follow one another,
+ * from a run of its own until that is done, then from the others': what it reads ahead of time is what it reads next.
+ */
 #include "backend/cpu/cpu_gemm_cut.h"
 #include "backend/cpu/cpu_int8_unpack.h"
+
+#include <stdatomic.h>
+
+enum {
+    RUNS = 64,                           /* at most; more threads share them */
+    CHUNK_MOST = 4 * RT_GEMM_DOTS_ELEMS, /* weights of a chunk, where there are SOME such chunks: claiming one costs */
+    SOME = 16,
+};
+
+/* Chunks of a run that were taken, in a cache line of its own. */
+typedef struct run {
+    _Alignas(64) _Atomic uint32_t taken;
+} run;
 
 typedef struct job {
     const rt_bound_op *o;
@@ -11,7 +28,8 @@ typedef struct job {
     rt_int8_rows x;
     rt_int8_span *spans; /* (M, x.spans): the same as x.a */
     rt_int8_fn rows;
-    uint32_t chunks;
+    uint32_t chunks, runs;
+    run run[RUNS];
 } job;
 
 static uint32_t spans_of(const rt_matmul_args *g)
@@ -80,12 +98,23 @@ static void finish(const job *j, const float *sums, uint32_t m0, uint32_t M, uin
         }
 }
 
+/* As many calls as there are chunks find one each: a run that is done stays done. */
+static uint32_t take_chunk(job *j, uint32_t worker)
+{
+    for (uint32_t k = 0; k < j->runs; k++) {
+        const uint32_t i = (worker + k) % j->runs, begin = rt_gemm_border(j->chunks, 1, j->runs, i);
+        const uint32_t chunk = begin + atomic_fetch_add_explicit(&j->run[i].taken, 1, memory_order_relaxed);
+        if (chunk < rt_gemm_border(j->chunks, 1, j->runs, i + 1)) return chunk;
+    }
+    return j->chunks; /* never */
+}
+
 static void run_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
-    const job *j = ctx;
+    job *j = ctx;
+    chunk = take_chunk(j, worker);
     uint32_t n0 = rt_gemm_border(j->g->N, 4, j->chunks, chunk), end = rt_gemm_border(j->g->N, 4, j->chunks, chunk + 1);
     float sums[RT_INT8_GROUP * RT_INT8_M];
-    (void)worker;
     for (uint32_t n1; n0 < end; n0 = n1) { /* these rows of b stay in a near cache for all rows of a */
         n1 = end - n0 < RT_INT8_GROUP ? end : n0 + RT_INT8_GROUP;
         for (uint32_t m = 0, M; m < j->g->M; m += M) {
@@ -110,8 +139,12 @@ void RT_CPU(matmul_int8)(const rt_cpu_ctx *c, const rt_bound_op *o)
 {
     const rt_operand *b = &o->slot[RT_MM_B];
     job j = { .o = o, .g = &o->args.matmul, .spans = rt_host_ptr(&o->work), .rows = rows_of(c) };
-    const uint32_t rows = RT_GEMM_DOTS_ELEMS / j.g->K / 4 * 4;
+    const uint64_t share = (uint64_t)j.g->N * j.g->K / SOME, least = share > CHUNK_MOST ? CHUNK_MOST : share;
+    const uint64_t elems = least < RT_GEMM_DOTS_ELEMS ? RT_GEMM_DOTS_ELEMS : least;
+    const uint32_t rows = (uint32_t)(elems / j.g->K / 4 * 4), threads = rt_pool_threads(c->pool);
     j.chunks = rt_gemm_parts(j.g->N, rows < 4 ? 4 : rows);
+    j.runs = threads < RUNS ? threads : RUNS;
+    if (j.runs > j.chunks) j.runs = j.chunks;
     j.x = (rt_int8_rows){ .a = j.spans, .spans = spans_of(j.g), .b = rt_host_ptr(b), .type = b->dtype };
     j.x.last = j.g->K / 32 - (j.x.spans - 1) * RT_INT8_BLOCKS;
     j.x.step = row_bytes(b->dtype, b->stride);

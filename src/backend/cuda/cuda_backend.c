@@ -281,7 +281,6 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->memory = memory_kind(&own, &g);
     d->sync = own.sync;
     d->fast_sums = is_on(&own, "RETORT_FP8_FAST_SUMS");
-    d->packed_gemms = is_on(&own, "RETORT_PACKED_GEMMS");
     rt_cuda_tune_begin(d, &own);
     RT_TRY(start(d, &own, e));
     *out = &d->base;

@@ -90,9 +90,8 @@ typedef struct rt_cuda_dev {
     rt_mem_kind by_class, memory; /* what the GPU is; what is used */
     uint64_t total;               /* bytes */
     bool sync;
-    bool fast_sums;    /* RETORT_FP8_FAST_SUMS=1: in e4m3 GEMMs by the library, to measure them */
-    bool packed_gemms; /* RETORT_PACKED_GEMMS=1: GEMMs of few rows read packed weights as they are */
-    char no_lt[160];   /* why there is no cuBLASLt; empty when there is */
+    bool fast_sums;  /* RETORT_FP8_FAST_SUMS=1: in e4m3 GEMMs by the library, to measure them */
+    char no_lt[160]; /* why there is no cuBLASLt; empty when there is */
     rt_cuda_module *modules;
     uint32_t nmodules, modules_cap;
     rt_cuda_function *functions;

@@ -121,7 +121,6 @@ static bool recast(rt_need *need, rt_op_kind kind, uint32_t slot, rt_dtype from,
 
 static bool need_few(const rt_cuda_caps *c, const rt_op *op, const gemm *g, rt_need *need)
 {
-    if (rt_dtype_is_quant(g->s[g->at.b].dtype) && !rt_cuda_dev_of(c)->packed_gemms) return false;
     way w = { .few_rows = true, .few = rt_cuda_few_choose(c, &op->args.matmul, g->s) };
     if (!w.few.text) return false;
     need->kernel = w.few.text;

@@ -1,6 +1,6 @@
 /* cuda_matmul_few.c - GEMMs of few rows, bound by the bytes of their weights: which of them, how K is split, the
  * launches. The kernels are kernels/cuda_matmul_few.cu (weights of 16 bits), cuda_matmul_packed.cu (in blocks, up to 16
- * rows) and cuda_matmul_packed_many.cu (more).
+ * rows) and cuda_matmul_packed_many.cu (more); of one row cuda_matmul_one.cu and cuda_matmul_one_packed.cu.
  *
  * Neighbours that multiply one operand (q, k and v; gate and up) are one launch where one kernel does them. */
 #include "backend/cuda/kernels/cuda_matmul_few.h"
@@ -9,18 +9,103 @@
 #include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 #include "backend/cuda/kernels/cuda_dequant.h"
+#include "backend/cuda/kernels/cuda_matmul_one.h"
+
+/* ---- one row ----
+ *
+ * A block has a multiprocessor to itself, and all blocks begin together: weight rows are dealt so that none has more
+ * than one more than another of the same matrix (packed: 16 more). */
+
+typedef struct one_cut {
+    uint32_t blocks, warps, shared; /* blocks of all tensors; warps and bytes of each */
+} one_cut;
+
+enum { LEAST_WARPS = 4, SUMS = 16 << 10 }; /* what K has to leave room for: warps, and bytes of sums */
+
+/* Shared memory of packed weights: bytes of a warp; of a chunk of a. */
+typedef struct packed {
+    uint32_t warp, chunk;
+} packed;
+
+static packed packed_of(rt_dtype d)
+{
+    static const packed all[RT_DTYPE_COUNT] = {
+#define X(NAME, name, elems, size)                                                                                     \
+    [RT_DTYPE_##NAME] = { RT_ONE_WARP_BYTES(RT_DTYPE_##NAME, RT_FEW_CHUNK / (elems) * (size)),                         \
+                          RT_ONE_CHUNK_BYTES(RT_DTYPE_##NAME) },
+        RT_FOR_QUANTS(X)
+#undef X
+    };
+    return all[d];
+}
+
+static uint32_t chunks_of(uint32_t K) { return (K + RT_FEW_CHUNK - 1) / RT_FEW_CHUNK; }
+
+/* Is K short enough for the shared memory of a block? */
+static bool one_takes(const rt_cuda_caps *c, rt_dtype weights, uint32_t K)
+{
+    const packed x = packed_of(weights);
+    if (!rt_dtype_is_quant(weights)) return K <= RT_ONE_WARPS * RT_ONE_PART;
+    return (uint64_t)chunks_of(K) * x.chunk + LEAST_WARPS * x.warp + SUMS <= c->shared_max;
+}
+
+/* Gives each tensor its share of the multiprocessors, in units of weight rows. Returns the most that a block has. */
+static uint32_t deal(const rt_cuda_caps *c, rt_cuda_few_params *p, uint32_t unit, uint32_t *blocks)
+{
+    uint64_t all = 0;
+    uint32_t most = 0;
+    *blocks = 0;
+    for (uint32_t i = 0; i < p->count; i++) all += cuda_div_up(p->tensor[i].N, unit);
+    for (uint32_t i = 0; i < p->count; i++) {
+        rt_cuda_few_tensor *t = &p->tensor[i];
+        const uint64_t units = cuda_div_up(t->N, unit), share = c->sms * units / all;
+        t->first = *blocks;
+        t->blocks = (uint32_t)(share < 1 ? 1 : share > units ? units : share);
+        *blocks += t->blocks;
+        if (cuda_div_up(units, t->blocks) > most) most = (uint32_t)cuda_div_up(units, t->blocks);
+    }
+    return most;
+}
+
+/* Warps that have chunks of one 16 of weight rows, at most, where a block has so many 16s. */
+static uint32_t parts_of(uint32_t groups, uint32_t chunks, uint32_t warps)
+{
+    const uint32_t units = groups * chunks, busy = units < warps ? units : warps;
+    const uint32_t most = (uint32_t)cuda_div_up(chunks - 1, units / busy) + 1;
+    return most < busy ? most : busy;
+}
+
+/* Of a launch whose K and tensors are in p: fills their blocks in, and p's split. */
+static one_cut one_deal(const rt_cuda_caps *c, rt_dtype weights, rt_cuda_few_params *p)
+{
+    one_cut cut = { .warps = RT_ONE_WARPS };
+    if (!rt_dtype_is_quant(weights)) {
+        p->split = (uint32_t)cuda_div_up(p->K, RT_ONE_PART);
+        cut.warps = RT_ONE_WARPS / p->split * p->split;
+        cut.shared = deal(c, p, 1, &cut.blocks) * p->split * (uint32_t)sizeof(float);
+        return cut;
+    }
+    const packed x = packed_of(weights);
+    const uint32_t chunks = chunks_of(p->K), groups = deal(c, p, 16, &cut.blocks);
+    for (;; cut.warps--) {
+        p->split = parts_of(groups, chunks, cut.warps);
+        if (groups > 1 && parts_of(groups - 1, chunks, cut.warps) > p->split)
+            p->split = parts_of(groups - 1, chunks, cut.warps);
+        cut.shared = cut.warps * x.warp + chunks * x.chunk + groups * p->split * 16 * (uint32_t)sizeof(float);
+        if (cut.shared <= c->shared_max || cut.warps == 1) return cut;
+    }
+}
 
 /* ---- which kernel ---- */
 
 typedef struct kernel {
     const char *module, *name;
-    uint32_t rows;   /* most, of a block; a GEMM of more has several */
-    uint32_t warps;  /* of a block */
-    uint32_t shared; /* bytes */
-    bool many;       /* blocks have parts of K, and not warps */
+    uint32_t rows;          /* most, of a block; a GEMM of more has several */
+    uint32_t warps, shared; /* of a block; bytes. Of one row: see below */
+    bool many;              /* blocks have parts of K, and not warps */
 } kernel;
 
-enum { SIZES = 4 };
+enum { SIZES = 5 };
 typedef struct kernels {
     rt_dtype dtype;
     kernel size[SIZES]; /* rows of 0: none */
@@ -32,29 +117,35 @@ typedef struct kernels {
     }
 #define MANY(NAME, name, rows, bytes)                                                                                  \
     {                                                                                                                  \
-        "cuda_matmul_packed_many", "matmul_many_" name "_" #rows, rows, RT_MANY_WARPS(bytes),                          \
+        "cuda_matmul_packed_many", "matmul_many_" name "_" #rows, rows, RT_MANY_WARPS(RT_DTYPE_##NAME, bytes),         \
             RT_MANY_BYTES(RT_DTYPE_##NAME, bytes, rows), true                                                          \
+    }
+#define ONE(module, name)                                                                                              \
+    {                                                                                                                  \
+        module, "matmul_one_" name, 1, RT_ONE_WARPS, 0, false                                                          \
     }
 #define CHUNK_BYTES(elems, size) (RT_FEW_CHUNK / (elems) * (size))
 #define WARP_BYTES(NAME, bytes) RT_FEW_WARP_BYTES(RT_DTYPE_##NAME, bytes, RT_FEW_STAGES(RT_DTYPE_##NAME, bytes))
 #define PACKED(NAME, name, elems, size)                                                                                \
     { RT_DTYPE_##NAME,                                                                                                 \
-      { FEW("cuda_matmul_packed", #name, 8, WARP_BYTES(NAME, CHUNK_BYTES(elems, size))),                               \
+      { ONE("cuda_matmul_one_packed", #name),                                                                          \
+        FEW("cuda_matmul_packed", #name, 8, WARP_BYTES(NAME, CHUNK_BYTES(elems, size))),                               \
         FEW("cuda_matmul_packed", #name, 16, WARP_BYTES(NAME, CHUNK_BYTES(elems, size))),                              \
         MANY(NAME, #name, 32, CHUNK_BYTES(elems, size)), MANY(NAME, #name, 64, CHUNK_BYTES(elems, size)) } },
 #define WORDS(NAME, name)                                                                                              \
     { RT_DTYPE_##NAME,                                                                                                 \
-      { FEW("cuda_matmul_few", #name, 8, RT_FEW_WARP_BYTES_16),                                                        \
+      { ONE("cuda_matmul_one", #name), FEW("cuda_matmul_few", #name, 8, RT_FEW_WARP_BYTES_16),                         \
         FEW("cuda_matmul_few", #name, 16, RT_FEW_WARP_BYTES_16) } },
 static const kernels all[] = { RT_FOR_QUANTS(PACKED) WORDS(BF16, bf16) WORDS(F16, f16) };
 
 /* Null: there is none. */
-static const kernel *kernel_of(rt_dtype d, uint32_t M)
+static const kernel *kernel_of(const rt_cuda_caps *c, rt_dtype d, const rt_matmul_args *m)
 {
     const kernel *best = NULL;
+    const uint32_t least = one_takes(c, d, m->K) ? 1 : 2;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (uint32_t k = 0; k < SIZES && all[i].dtype == d && (!best || best->rows < M); k++)
-            if (all[i].size[k].rows) best = &all[i].size[k];
+        for (uint32_t k = 0; k < SIZES && all[i].dtype == d && (!best || best->rows < m->M); k++)
+            if (all[i].size[k].rows >= least) best = &all[i].size[k];
     return best;
 }
 
@@ -64,7 +155,7 @@ static bool takes(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_
 {
     const rt_cuda_numbers *n = rt_cuda_numbers_of(c->sm);
     const rt_dtype a = s[RT_MM_A].dtype, b = s[RT_MM_B].dtype;
-    const kernel *k = kernel_of(b, m->M);
+    const kernel *k = kernel_of(c, b, m);
     if (c->sm < 80 || m->ta || !m->tb || !k || !on_16_bytes(&s[RT_MM_A]) || k->shared > c->shared_max) return false;
     if (rt_dtype_is_quant(b)) return a == RT_DTYPE_BF16 && m->M <= n->few_packed;
     return a == b && on_16_bytes(&s[RT_MM_B]) && m->K % 8 == 0 && m->M <= n->few_rows;
@@ -92,6 +183,7 @@ static uint32_t split_of(const rt_cuda_caps *c, const rt_matmul_args *m, rt_dtyp
 
 static const char *text_of(const kernel *k, uint32_t split)
 {
+    if (k->rows == 1) return "one row";
 #define PARTS(text)                                                                                                    \
     {                                                                                                                  \
         text, text ", K in 2", text ", K in 3", text ", K in 4", text ", K in 5", text ", K in 6", text ", K in 7",    \
@@ -106,8 +198,8 @@ rt_cuda_few rt_cuda_few_choose(const rt_cuda_caps *c, const rt_matmul_args *m, c
 {
     rt_cuda_few f = { 0 };
     if (!takes(c, m, s)) return f;
-    const kernel *k = kernel_of(s[RT_MM_B].dtype, m->M);
-    f.split = split_of(c, m, s[RT_MM_B].dtype, k);
+    const kernel *k = kernel_of(c, s[RT_MM_B].dtype, m);
+    f.split = k->rows == 1 ? 1 : split_of(c, m, s[RT_MM_B].dtype, k);
     f.text = text_of(k, f.split);
     if (k->many && f.split > 1) f.work_bytes = (uint64_t)f.split * m->M * m->N * sizeof(float);
     return f;
@@ -172,7 +264,8 @@ static void push_joins(rt_cuda_builder *b, const rt_cuda_few_params *p)
 uint32_t rt_cuda_few_push(rt_cuda_builder *b, const rt_bound_op *ops, const rt_cuda_few *few, uint32_t n)
 {
     const rt_matmul_args *m = &ops->args.matmul;
-    const kernel *k = kernel_of(ops->slot[RT_MM_B].dtype, m->M);
+    const rt_cuda_caps *c = rt_cuda_builder_caps(b);
+    const kernel *k = kernel_of(c, ops->slot[RT_MM_B].dtype, m);
     const uint32_t rows = 16 * k->warps / (k->many ? 1 : few->split);
     rt_cuda_few_params p = { .a = cuda_mat(&ops->slot[RT_MM_A]),
                              .M = m->M,
@@ -193,7 +286,9 @@ uint32_t rt_cuda_few_push(rt_cuda_builder *b, const rt_bound_op *ops, const rt_c
         rt_cuda_builder_fail(b, RT_UNSUPPORTED, "the GEMM has more tiles than a launch has blocks");
         return 1;
     }
-    cuda_push_1d(b, k->module, k->name, (uint32_t)blocks, 32 * k->warps, k->shared, &p, sizeof p);
+    one_cut cut = { (uint32_t)blocks, k->warps, k->shared };
+    if (k->rows == 1) cut = one_deal(c, ops->slot[RT_MM_B].dtype, &p);
+    cuda_push_1d(b, k->module, k->name, cut.blocks, 32 * cut.warps, cut.shared, &p, sizeof p);
     if (k->many && few->split > 1) push_joins(b, &p);
     return p.count;
 }

@@ -15,7 +15,7 @@
     X(attn_bwd_blocks, 1024, 1024, 1024, "blocks of dk and dv that query heads are cut into parts for")                \
     X(attn_bwd_hopper, 256, 256, 256, "the same of Hopper's kernels, which have a multiprocessor to themselves")       \
     X(decode_blocks, 512, 512, 512, "blocks of attn_decode that the cache is cut into splits for")                     \
-    X(decode_keys, 128, 128, 128, "keys that a split has at least")                                                    \
+    X(decode_keys, 64, 64, 64, "keys that a split has at least: a tile")                                               \
     X(norm_bwd_blocks, 256, 256, 256, "most blocks of rmsnorm_bwd: each leaves a partial weight gradient")             \
     X(bias_blocks, 264, 264, 264, "blocks of bias_grad, each with a partial sum; twice as many were slower")           \
     X(kd_blocks, 2, 2, 2, "of kd_loss on a multiprocessor, where the driver cannot say")                               \

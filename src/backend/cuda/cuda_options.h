@@ -1,7 +1,7 @@
 /* cuda_options.h - what this backend can be told: its own options as typed values, and the environment.
  *
- * Variables are looked up where they matter: MANAGED_MEMORY, RETORT_FP8_FAST_SUMS, RETORT_PACKED_GEMMS
- * (cuda_backend.c), the folders of cuBLASLt (cuda_lt.c) and of the choices by timing (cuda_tune.c). */
+ * Variables are looked up where they matter: MANAGED_MEMORY and RETORT_FP8_FAST_SUMS (cuda_backend.c), the folders of
+ * cuBLASLt (cuda_lt.c) and of the choices by timing (cuda_tune.c). */
 #ifndef RT_BACKEND_CUDA_OPTIONS_H
 #define RT_BACKEND_CUDA_OPTIONS_H
 

@@ -161,6 +161,7 @@ template <class E, int DP> RT_DEVICE void attn_decode(const rt_cuda_attn_decode_
         rt_attn_decode_##type##_##DP(const __grid_constant__ rt_cuda_attn_decode_params p)                             \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         attn_decode<rt_##type, DP>(p);                                                                                 \
     }
 KERNEL(bf16, 64)

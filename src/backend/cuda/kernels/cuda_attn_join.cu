@@ -46,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(256)
     rt_attn_decode_join(const __grid_constant__ rt_cuda_attn_decode_params p)
 {
     begin_kernel();
+    next_may_begin();
     const uint32_t R = p.a.Q * (p.a.H / p.a.K), lane = threadIdx.x & 31;
     const uint64_t row = (uint64_t)blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= (uint64_t)p.a.B * p.a.K * R) return;
@@ -66,10 +67,19 @@ extern "C" __global__ void __launch_bounds__(256)
             sum = fmaf(__shfl_sync(~0u, mine.y, k), __shfl_sync(~0u, weight, k), sum);
     }
     const float f = 1.0f / sum;
-    for (uint32_t d = lane; d < p.a.D; d += 32) {
-        float out = 0;
+    const uint32_t step = p.a.D % 4 ? 32 : 128; /* columns of a turn: one a lane, or four where they are whole packs */
+    for (uint32_t d = lane * (step / 32); d < p.a.D; d += step) {
+        float4 out = { 0, 0, 0, 0 };
 #pragma unroll 8
-        for (uint32_t i = 0; i < splits; i++) out = fmaf(outs[(uint64_t)i * p.a.D + d], power_2(tops[i].x - base), out);
-        store_any((void *)p.o.at, to + d, sound ? out * f : NAN, p.dtype);
+        for (uint32_t i = 0; i < splits; i++) {
+            const float weight = power_2(tops[i].x - base), *from = outs + (uint64_t)i * p.a.D + d;
+            const float4 x = step == 32 ? float4{ from[0], 0, 0, 0 } : *(const float4 *)from;
+            out = { fmaf(x.x, weight, out.x), fmaf(x.y, weight, out.y), fmaf(x.z, weight, out.z),
+                    fmaf(x.w, weight, out.w) };
+        }
+        const float all[4] = { out.x, out.y, out.z, out.w };
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++)
+            if (k < step / 32) store_any((void *)p.o.at, to + d + k, sound ? all[k] * f : NAN, p.dtype);
     }
 }

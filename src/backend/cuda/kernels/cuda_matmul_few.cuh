@@ -65,29 +65,33 @@ struct Word_rows : Weight_rows {
     }
 };
 
-/* Packed: chunks of BYTES_, which begin anywhere and are copied from the multiple of 16 before, by two lanes a row. A
- * row begins in a stage as far behind a multiple of 16 as in memory, PITCH bytes from the one before. EVEN: chunks are
- * whole, and begin and end on multiples of 16. */
-template <int BYTES_, int PITCH, bool EVEN> struct Packed_rows : Weight_rows {
+/* Packed: chunks of BYTES_, which begin anywhere and are copied from the multiple of 32 before, where a sector of
+ * memory begins, by two lanes a row. A row begins in a stage as far behind a multiple of 32 as in memory, PITCH bytes
+ * from the one before. WHOLE: a row has no part of a chunk. */
+template <int BYTES_, int COPIES, int PITCH, bool WHOLE> struct Packed_rows : Weight_rows {
     static constexpr int BYTES = BYTES_;
     __device__ __forceinline__ uint32_t skew(uint32_t row, uint32_t chunk) const
     {
-        return EVEN ? 0 : (uint32_t)((uint64_t)at + row * step + chunk * BYTES) & 15;
+        return (uint32_t)((uint64_t)at + row * step + chunk * BYTES) & 31;
     }
     __device__ __forceinline__ void fetch(uint32_t to, uint32_t chunk) const
     {
-        enum { COPIES = EVEN ? BYTES / 16 : RT_FEW_COPIES(BYTES) };
-        const uint32_t row = threadIdx.x % 32 / 2, j = threadIdx.x % 2, first = chunk * BYTES;
-        const uint32_t size = row < rows && first < row_bytes ? min((uint32_t)BYTES, row_bytes - first) : 0;
-        const char *from = at + row * step + first;
-        const uint32_t before = EVEN ? 0 : (uint32_t)(uint64_t)from & 15, end = size ? size + before : 0;
+        const uint32_t row = threadIdx.x % 32 / 2, first = chunk * BYTES;
+        uint32_t size = row < rows ? BYTES : 0;
+        if (!WHOLE && size) size = first < row_bytes ? min((uint32_t)BYTES, row_bytes - first) : 0;
+        copy_row(to + row * PITCH, at + row * step + first, size);
+    }
+    /* Of a row its chunk at `from`, where so many bytes exist; odd lanes have every other 16. */
+    static __device__ __forceinline__ void copy_row(uint32_t to, const char *from, uint32_t size)
+    {
+        const uint32_t j = threadIdx.x % 2, before = (uint32_t)(uint64_t)from & 31, end = size ? size + before : 0;
         from = from - before + 16 * j;
-        to += row * PITCH + 16 * j;
+        to += 16 * j;
 #pragma unroll
-        for (uint32_t u = 0; u < (COPIES + 1) / 2; u++) {
+        for (uint32_t u = 0; u < COPIES / 2; u++) {
             const uint32_t begin = 16 * (2 * u + j);
-            if (COPIES % 2 && 2 * u + 1 == COPIES && j) break;
-            copy_16(to + 32 * u, from + 32 * u, EVEN ? (size ? 16 : 0) : end > begin ? min(16u, end - begin) : 0);
+            const bool inner = WHOLE && 32 * u + 32 <= BYTES;
+            copy_16(to + 32 * u, from + 32 * u, inner ? (size ? 16 : 0) : end > begin ? min(16u, end - begin) : 0);
         }
     }
 };

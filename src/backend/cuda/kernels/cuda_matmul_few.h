@@ -12,18 +12,20 @@ enum {
     RT_FEW_CHUNK_16 = 64 /* of 16 bits */
 };
 
-/* How much shared memory a warp has. A stage is 16 weight rows of a chunk: of 16 bits 128 bytes each, packed up to 15
+/* How much shared memory a warp has. A stage is 16 weight rows of a chunk: of 16 bits 128 bytes each, packed up to 31
  * more than the chunk has, since it begins anywhere, and so far apart that four rows are in four different quarters of
- * the banks. Packed weights have the factors of their groups beside them. */
-#define RT_FEW_COPIES(bytes) (((bytes) + 14) / 16 + 1)
-#define RT_FEW_PITCH(bytes) (RT_FEW_COPIES(bytes) * 16 + (96 - RT_FEW_COPIES(bytes) * 16 % 64) % 64)
+ * the banks. Packed weights have the factors of their groups beside them. COPIES are of 16 bytes, for two lanes. */
+#define RT_FEW_BEFORE(dtype) ((dtype) == RT_DTYPE_Q4_K || (dtype) == RT_DTYPE_Q5_K ? 16 : 30)
+#define RT_FEW_COPIES(dtype, bytes) (((bytes) + RT_FEW_BEFORE(dtype) + 31) / 32 * 2)
+#define RT_FEW_PITCH(dtype, bytes)                                                                                     \
+    (RT_FEW_COPIES(dtype, bytes) * 16 + (96 - RT_FEW_COPIES(dtype, bytes) * 16 % 64) % 64)
 #define RT_FEW_GROUP(dtype) ((dtype) == RT_DTYPE_Q2_K || (dtype) == RT_DTYPE_Q3_K || (dtype) == RT_DTYPE_Q6_K ? 16 : 32)
 #define RT_FEW_FACTORS(dtype) (16 * (RT_FEW_CHUNK / RT_FEW_GROUP(dtype) + 1) * 8)
-#define RT_FEW_WARP_BYTES(dtype, bytes, stages) ((stages)*16 * RT_FEW_PITCH(bytes) + RT_FEW_FACTORS(dtype))
+#define RT_FEW_WARP_BYTES(dtype, bytes, stages) ((stages)*16 * RT_FEW_PITCH(dtype, bytes) + RT_FEW_FACTORS(dtype))
 /* As many stages as leave two blocks on a multiprocessor of 228 KB. */
 #define RT_FEW_STAGES_OF(n) ((n) < 2 ? 2 : (n) > 4 ? 4 : (n))
 #define RT_FEW_STAGES(dtype, bytes)                                                                                    \
-    RT_FEW_STAGES_OF(((112 << 10) / RT_FEW_WARPS - RT_FEW_FACTORS(dtype)) / (16 * RT_FEW_PITCH(bytes)))
+    RT_FEW_STAGES_OF(((112 << 10) / RT_FEW_WARPS - RT_FEW_FACTORS(dtype)) / (16 * RT_FEW_PITCH(dtype, bytes)))
 enum { RT_FEW_STAGES_16 = 6, RT_FEW_WARP_BYTES_16 = RT_FEW_STAGES_16 * 16 * RT_FEW_CHUNK_16 * 2 };
 
 /* More rows, packed weights: the warps of a block have weight rows of their own and the same chunk of K, of which the
@@ -33,10 +35,10 @@ enum {
     RT_MANY_PITCH = RT_FEW_CHUNK * 2 + 64 /* bytes: of a chunk of a row of a */
 };
 /* Warps of a block, 16 weight rows each: as many as its shared memory has room for. */
-#define RT_MANY_WARPS(bytes) (RT_FEW_PITCH(bytes) > 256 ? 12 : 16)
+#define RT_MANY_WARPS(dtype, bytes) (RT_FEW_PITCH(dtype, bytes) > 256 ? 12 : 16)
 #define RT_MANY_SUMS(columns) (16 * (columns)*4)
 #define RT_MANY_BYTES(dtype, bytes, columns)                                                                           \
-    (RT_MANY_WARPS(bytes) * RT_FEW_WARP_BYTES(dtype, bytes, RT_MANY_STAGES) + 2 * (columns)*RT_MANY_PITCH +            \
+    (RT_MANY_WARPS(dtype, bytes) * RT_FEW_WARP_BYTES(dtype, bytes, RT_MANY_STAGES) + 2 * (columns)*RT_MANY_PITCH +     \
      RT_MANY_SUMS(columns))
 
 /* One GEMM: out (M,N) = alpha a b' + bias, or += . */
@@ -49,7 +51,9 @@ typedef struct rt_cuda_few_tensor {
     rt_cuda_ptr sums; /* (split,M,N) f32, where blocks have parts of K */
     uint32_t N, out_type, bias_type, acc;
     float alpha;
-    uint32_t first; /* block that begins it */
+    uint32_t first;  /* block that begins it; */
+    uint32_t blocks; /* of it, where a is one row */
+    uint32_t unused;
 } rt_cuda_few_tensor;
 
 typedef struct rt_cuda_few_params {

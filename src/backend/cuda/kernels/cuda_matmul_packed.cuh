@@ -59,8 +59,15 @@ template <class Q> RT_DEVICE uint32_t code_pair(uint32_t w, int i)
 
 template <class Q> constexpr int GROUP = RT_FEW_GROUP(Q::DTYPE);
 template <class Q> constexpr int GROUPS = CHUNK / GROUP<Q>;
-template <class Q> constexpr int PITCH = RT_FEW_PITCH(Q::BYTES);
-template <class Q> using Rows = Packed_rows<Q::BYTES, PITCH<Q>, Q::ELEMS == CHUNK && Q::BYTES % 16 == 0>;
+template <class Q> constexpr int PITCH = RT_FEW_PITCH(Q::DTYPE, Q::BYTES);
+template <class Q> constexpr int COPIES = RT_FEW_COPIES(Q::DTYPE, Q::BYTES);
+template <class Q> using Rows = Packed_rows<Q::BYTES, COPIES<Q>, PITCH<Q>, Q::ELEMS == CHUNK>;
+/* A block begins on a multiple of the largest power of two in its size, so this much may lie ahead of it. */
+template <class Q> constexpr int AHEAD = 32 - (Q::SIZE & -Q::SIZE);
+#define X(NAME, name, elems, size)                                                                                     \
+    static_assert(COPIES<NAME> * 16 >= NAME::BYTES + AHEAD<NAME>, "a chunk is copied whole, wherever it begins");
+RT_FOR_QUANTS(X)
+#undef X
 
 /* The codes that are values e.. of a row of a chunk, and their factors. */
 template <class Q> RT_DEVICE void decode(Codes &c, const unsigned char *row, uint32_t e)
@@ -69,8 +76,8 @@ template <class Q> RT_DEVICE void decode(Codes &c, const unsigned char *row, uin
 }
 
 /* d and m of four neighbouring groups from the 16 bytes that Q4_K and Q5_K begin with, the first four or the others: as
- * affine_factors, a byte each. */
-RT_DEVICE void four_factors(float2 (&f)[4], const unsigned char *block, uint32_t upper, float zero)
+ * affine_factors, a byte each. ZERO is taken from codes. */
+template <int ZERO> RT_DEVICE void four_factors(float2 (&f)[4], const unsigned char *block, uint32_t upper)
 {
     const uint4 h = *(const uint4 *)block;
     const uint32_t scales = upper ? (h.w & 0x0f0f0f0f) | (h.y >> 2 & 0x30303030) : h.y & 0x3f3f3f3f;
@@ -80,21 +87,21 @@ RT_DEVICE void four_factors(float2 (&f)[4], const unsigned char *block, uint32_t
     for (int i = 0; i < 4; i++) {
         const Bytes both = { { scales, mins } };
         f[i].x = d * number_of(both, i, 0);
-        f[i].y = fmaf(f[i].x, zero, -(m * number_of(both, 4 + i, 0)));
+        f[i].y = -(m * number_of(both, 4 + i, 0));
+        if (ZERO) f[i].y = fmaf(f[i].x, (float)ZERO, f[i].y);
     }
 }
 
-/* factors (16, GROUPS + 1) = d and m of the groups of a chunk, where zero is taken from codes; two lanes a row. */
-template <class Q>
-RT_DEVICE void unpack_factors(float2 *factors, const unsigned char *stage, const Rows<Q> &weights, uint32_t chunk)
+/* factors (16, GROUPS + 1) = d and m of the groups of a chunk, where ZERO is taken from codes; two lanes a row, which
+ * begins at `at`. */
+template <class Q, int ZERO> RT_DEVICE void unpack_row(float2 *factors, const unsigned char *at)
 {
     enum { EACH = GROUPS<Q> / 2 };
     const uint32_t row = threadIdx.x % 32 / 2, first = threadIdx.x % 2 * EACH;
-    const unsigned char *const at = stage + row * PITCH<Q> + weights.skew(row, chunk);
     float2 *const to = factors + row * (GROUPS<Q> + 1) + first;
     if constexpr (Q::DTYPE == RT_DTYPE_Q4_K || Q::DTYPE == RT_DTYPE_Q5_K) {
         float2 f[4];
-        four_factors(f, at, first, (float)Q::ZERO);
+        four_factors<ZERO>(f, at, first);
 #pragma unroll
         for (int i = 0; i < 4; i++) to[i] = f[i];
     } else {
@@ -102,10 +109,17 @@ RT_DEVICE void unpack_factors(float2 *factors, const unsigned char *stage, const
         for (int i = 0; i < EACH; i++) {
             Codes c;
             decode<Q>(c, at, (first + i) * GROUP<Q>);
-            to[i] = make_float2(c.d, Q::KIND == AFFINE ? fmaf(c.d, (float)Q::ZERO, c.m) : 0.0f);
+            to[i] = make_float2(c.d, Q::KIND != AFFINE ? 0.0f : ZERO ? fmaf(c.d, (float)ZERO, c.m) : c.m);
         }
     }
     __syncwarp();
+}
+
+template <class Q>
+RT_DEVICE void unpack_factors(float2 *factors, const unsigned char *stage, const Rows<Q> &weights, uint32_t chunk)
+{
+    const uint32_t row = threadIdx.x % 32 / 2;
+    unpack_row<Q, Q::ZERO>(factors, stage + row * PITCH<Q> + weights.skew(row, chunk));
 }
 
 /* a (the left operand of two MMAs) = codes of a row of a chunk, elements e to e + 31, every second register from

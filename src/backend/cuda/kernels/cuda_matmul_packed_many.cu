@@ -8,7 +8,7 @@
 namespace
 {
 enum { X_PITCH = RT_MANY_PITCH };
-template <class Q> constexpr uint32_t WARPS = RT_MANY_WARPS(Q::BYTES);
+template <class Q> constexpr uint32_t WARPS = RT_MANY_WARPS(Q::DTYPE, Q::BYTES);
 
 /* A chunk of the rows of a, zeros behind M and K; all threads take part. */
 template <int COLUMNS> RT_DEVICE void fetch_x(uint32_t to, const rt_cuda_few_params &p, uint32_t m0, uint32_t chunk)
