@@ -1,9 +1,9 @@
 /* cuda_draw.cu - random draws from a softmax over each row, and its entropy.
  *
- * A block has a row, and reads it twice: for the largest logit and the smallest, and for the weights. Its columns are cut into parts; a
- * warp adds up the weights of a part, and later finds the column of a draw in the part that it falls on. Weights are
- * the integers of num/draw.h, so their sums are exact in any order; the entropy is added up in an order that the row
- * alone fixes. */
+ * A block has a row, and reads it twice: for the largest logit and the smallest, and for the weights. Its columns are
+ * cut into parts; a warp adds up the weights of a part, and later finds the column of a draw in the part that it falls
+ * on. Weights are the integers of num/draw.h, so their sums are exact in any order; the entropy is added up in an order
+ * that the row alone fixes. */
 #include "backend/cuda/kernels/cuda_range.cuh"
 #include "backend/cuda/kernels/cuda_rank.cuh"
 #include "backend/cuda/kernels/cuda_rng.cuh"
@@ -102,8 +102,8 @@ struct Top {
 };
 
 /* The weights of the columns of a pack that count, by rt_draw_depth and rt_draw_weight; returns their sum. depths: +=
- * 2^-d d of each, d its depth. QUICK: every column counts, and top.quick. From p.end on a weight is 0, and what follows of
- * it is nothing. */
+ * 2^-d d of each, d its depth. QUICK: every column counts, and top.quick. From p.end on a weight is 0, and what follows
+ * of it is nothing. */
 template <bool QUICK, int W>
 RT_DEVICE uint64_t weigh_columns(const rt_cuda_draw_params &p, Top top, const float (&v)[W], uint32_t live,
                                  uint64_t (&w)[W], float *depths)
