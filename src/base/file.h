@@ -48,6 +48,8 @@ int rt_writer_open(rt_writer **out, const char *path, rt_err *e);
 int rt_writer_reserve(rt_writer *w, uint64_t bytes, rt_err *e);
 /* At an offset; from any number of threads at once. */
 int rt_writer_put(rt_writer *w, uint64_t offset, const void *data, uint64_t bytes, rt_err *e);
+/* Begins to bring a range to disk, so that committing need not wait for all of it; says and keeps nothing. */
+void rt_writer_begin_flush(rt_writer *w, uint64_t offset, uint64_t bytes);
 /* What has come under the name by then is not replaced: committing is RT_INVALID, and the temporary file goes. */
 void rt_writer_new_only(rt_writer *w);
 /* The temporary name, to read the file back before it is committed. */

@@ -182,6 +182,11 @@ int rt_writer_put(rt_writer *w, uint64_t offset, const void *data, uint64_t byte
     return RT_OK;
 }
 
+void rt_writer_begin_flush(rt_writer *w, uint64_t offset, uint64_t bytes)
+{
+    sync_file_range(w->fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+}
+
 const char *rt_writer_path(const rt_writer *w) { return w->temp; }
 
 /* close() may report what a write could not. EINTR still closes. */

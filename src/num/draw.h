@@ -3,7 +3,7 @@
  * Owns: both definitions. From the f32 difference of two logits on everything is exact: the product below has 48 bits,
  * the rest is integers, so sums have no order and a draw has one answer on every machine.
  *
- * The weight of a logit x is 2^43 exp((x - max) / T), with an error of 2^-26 of it from the polynomial besides those of
+ * The weight of a logit x is 2^43 exp((x - max) / T), with an error of 2^-28 of it from the polynomial besides those of
  * f32 in the difference and in T, rounded down to a whole number. Sums of up to RT_DRAW_IDS weights fit into 64 bits.
  * Draw j of a row falls on the first id, in order of ids, whose weight and those before it add up to more than
  * r S / 2^64, rounded down: S the sum of all, r the 64 random bits of (seed, key, j). */
@@ -17,8 +17,8 @@
 enum { RT_DRAW_IDS = 1 << 20, RT_DRAW_MOST = 1024 }; /* columns of a row and draws from it, at most */
 #define RT_DRAW_ONE (UINT64_C(1) << 43)              /* the weight of the largest logit */
 #define RT_DRAW_END 0x1.f8p37                        /* 63 in units of 2^-32: from there on a weight is 0 */
-/* 2^-x = 1 - x (a[0] - x (a[1] - ...)) for x in [0,1), in units of 2^-32 */
-#define RT_DRAW_POLY 0xb17217dfu, 0x3d7f7506u, 0x0e353290u, 0x0274f388u, 0x0054a612u, 0x00078809u
+/* 2^x = 1 + x (a[0] + x (a[1] + ...)) for x in [0,1), in units of 2^-31 */
+#define RT_DRAW_POLY 0x58b90ad8u, 0x1ebfd579u, 0x071a2445u, 0x013d0b92u, 0x0028dacau, 0x00071506u
 
 #ifndef __cplusplus /* kernels mirror what follows */
 /* log2(e) / T as f32, in units of 2^-32: its product with an f32 is exact in double. */
@@ -38,10 +38,10 @@ static inline uint64_t rt_draw_depth(float below, double scale)
 static inline uint64_t rt_draw_weight(uint64_t depth)
 {
     static const uint32_t a[] = { RT_DRAW_POLY };
-    uint64_t x = (uint32_t)depth, m = 0;
-    for (int i = sizeof a / sizeof *a; i-- > 0;) m = a[i] - (x * m >> 32);
-    m = (UINT64_C(1) << 32) - (x * m >> 32);
-    return m << 11 >> (depth >> 32);
+    uint64_t x = (uint32_t)-depth, m = 0, down = (depth + UINT32_MAX) >> 32; /* depth = down - x */
+    for (int i = sizeof a / sizeof *a; i-- > 0;) m = a[i] + (x * m >> 32);
+    m = (UINT64_C(1) << 31) + (x * m >> 32);
+    return m << 12 >> down;
 }
 
 /* The random bits of draw j: words 2 (j % 2) and the next of Philox at (seed, key, 2^32 - 1 << 32 | j / 2), a place

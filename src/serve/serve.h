@@ -16,27 +16,29 @@
  *     serve_run.c     the loop, its socket, shutting down        serve_worker.c   the other thread
  *     serve_route.c   which path is answered by what             serve_ask.c      a request's JSON (serve_fields.c)
  *     serve_call.c    a request under way                        serve_reply.c    a reply's JSON (serve_logps.c)
- *     serve_plain.c   /v1/models, /tokenize and the like     serve_clerk.c    the third thread */
+ *     serve_plain.c   /v1/models, /tokenize and the like     serve_clerk.c    the third thread
+ *     serve_peer.c    connections, what comes in */
 #ifndef RT_SERVE_SERVE_H
 #define RT_SERVE_SERVE_H
 
 #include "job/speaker.h"
 
 typedef struct rt_serve_opts {
-    const char *host;  /* null: 127.0.0.1 */
-    uint64_t port;     /* 0: one that is free */
-    const char *name;  /* of the model, as clients call it */
-    const char *cors;  /* the origin whose pages may ask, or "*"; null: none */
-    const char *token; /* that requests must bear; null: none */
+    const char *host;                   /* null: 127.0.0.1 */
+    uint64_t port;                      /* 0: one that is free */
+    const char *name;                   /* of the model, as clients call it */
+    const char *cors;                   /* the origin whose pages may ask, or "*"; null: none */
+    const char *token;                  /* that requests must bear; null: none */
     uint32_t slots, context, positions; /* as in rt_engine_opts; slots 0: RT_JOB_SLOTS */
     uint64_t top;                       /* likely ids that a request may ask for with each token */
     uint64_t max_queue;                 /* sequences that may wait for a slot */
-    uint64_t max_body;   /* bytes of a request */
-    double timeout;      /* seconds that a request may take in all */
-    double idle_timeout; /* seconds without a byte from or to a client that has something to say or to hear */
+    uint64_t max_body;                  /* bytes of a request */
+    uint64_t max_uploads; /* bytes of large requests that come in or wait to be read, in all; 0: 8 times max_body */
+    double timeout;       /* seconds that a request may take in all */
+    double idle_timeout;  /* seconds without a byte from or to a client that has something to say or to hear */
     const rt_settings *where;
     const rt_job_env *env;
-    const rt_watch *watch; /* of loading weights; null: nobody's */
+    const rt_watch *watch;                                                    /* of loading weights; null: nobody's */
     void (*listening)(void *ctx, const char *url, const rt_speaker_facts *f); /* from now on it answers */
     bool (*stop)(void *ctx); /* asked ten times a second; true: finish what is under way, then return */
     void (*stopping)(void *ctx, uint32_t requests); /* so many are still under way; may be null */

@@ -65,7 +65,7 @@ static void refuse(rt_call *c, const rt_refusal *why)
         rt_http_error(c->who.server, c->who.req, why);
     } else {
         rt_str_append(&out, "data: ");
-        rt_http_error_json(why, &out);
+        rt_reply_error(why, &out);
         rt_str_append(&out, "\n\n");
         if (!out.failed) rt_http_stream(c->who.req, out.data, out.len);
         rt_http_stream_end(c->who.req);

@@ -13,16 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const uint32_t rt_http_statuses[RT_SERVE_STATUSES] = { 200, 400, 401, 404, 405, 409, 429, 500, 503, 0 };
-
 int64_t rt_serve_time(const rt_server *s) { return s->o->env->now + (int64_t)(rt_now() - s->begun); }
-
-static void count(rt_server *s, uint32_t status)
-{
-    int i = 0;
-    while (rt_http_statuses[i] && rt_http_statuses[i] != status) i++;
-    s->count[i]++;
-}
 
 static void set_timeouts(const rt_server *s, struct evhttp_connection *c, bool reading)
 {
@@ -45,7 +36,7 @@ static void on_complete(struct evhttp_request *req, void *server)
     struct evhttp_connection *c = evhttp_request_get_connection(req);
     s->replying--;
     if (!c) return;
-    evhttp_connection_set_closecb(c, NULL, NULL);
+    rt_peer_tell(s, c, NULL, NULL);
     set_timeouts(s, c, true);
 }
 
@@ -61,7 +52,8 @@ void rt_http_begin(rt_server *s, struct evhttp_request *req)
     s->number++;
     set_timeouts(s, c, false);
     if (s->o->cors) header(req, "Access-Control-Allow-Origin", s->o->cors);
-    evhttp_connection_set_closecb(c, on_lost, s);
+    rt_peer_heard(s, c);
+    rt_peer_tell(s, c, on_lost, s);
     evhttp_request_set_on_complete_cb(req, on_complete, s);
 }
 
@@ -94,13 +86,13 @@ int rt_http_watch(rt_listener *l, rt_err *e)
     const evutil_socket_t fd = bufferevent_getfd(evhttp_connection_get_bufferevent(c));
     l->closed = event_new(l->server->base, fd, EV_CLOSED, on_closed, l);
     if (!l->closed || event_add(l->closed, NULL) < 0) return rt_no_memory(e, "a request");
-    evhttp_connection_set_closecb(c, on_listener_lost, l);
+    rt_peer_tell(l->server, c, on_listener_lost, l);
     return RT_OK;
 }
 
 void rt_http_unwatch(rt_listener *l)
 {
-    evhttp_connection_set_closecb(evhttp_request_get_connection(l->req), on_lost, l->server);
+    rt_peer_tell(l->server, evhttp_request_get_connection(l->req), on_lost, l->server);
     if (l->closed) event_free(l->closed);
     l->closed = NULL;
 }
@@ -130,7 +122,7 @@ void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, con
     const bool head = evhttp_request_get_command(req) == EVHTTP_REQ_HEAD;
     struct evbuffer *b = head ? NULL : evbuffer_new();
     char length[24];
-    count(s, status);
+    rt_plain_count(s, status);
     header(req, "Content-Type", type ? type : "application/json");
     snprintf(length, sizeof length, "%zu", len);
     if (head) header(req, "Content-Length", length);
@@ -140,26 +132,10 @@ void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, con
     if (b) evbuffer_free(b);
 }
 
-void rt_http_error_json(const rt_refusal *why, rt_str *out)
-{
-    const char *type = why->http == 401   ? "authentication_error"
-                       : why->http == 429 ? "rate_limit_error"
-                       : why->http >= 500 ? "server_error"
-                                          : "invalid_request_error";
-    rt_str_append(out, "{\"error\":{\"message\":");
-    rt_json_put_any(out, why->err.text, strlen(why->err.text));
-    rt_str_printf(out, ",\"type\":\"%s\",\"param\":", type);
-    if (why->param)
-        rt_str_printf(out, "\"%s\"", why->param);
-    else
-        rt_str_append(out, "null");
-    rt_str_printf(out, ",\"code\":%u}}", why->http);
-}
-
 void rt_http_error(rt_server *s, struct evhttp_request *req, const rt_refusal *why)
 {
     rt_str out = { 0 };
-    rt_http_error_json(why, &out);
+    rt_reply_error(why, &out);
     if (why->http == 429 || why->http == 503) header(req, "Retry-After", "1");
     if (why->http == 401) header(req, "WWW-Authenticate", "Bearer");
     rt_http_send(s, req, why->http, NULL, out.data ? out.data : "{}", out.data ? out.len : 2);
@@ -171,13 +147,13 @@ void rt_http_preflight(rt_server *s, struct evhttp_request *req)
     header(req, "Access-Control-Allow-Methods", "GET, HEAD, POST");
     header(req, "Access-Control-Allow-Headers", "Authorization, Content-Type");
     header(req, "Access-Control-Max-Age", "600");
-    count(s, 204);
+    rt_plain_count(s, 204);
     evhttp_send_reply(req, 204, reason(204), NULL);
 }
 
 void rt_http_stream_begin(rt_server *s, struct evhttp_request *req)
 {
-    count(s, 200);
+    rt_plain_count(s, 200);
     header(req, "Content-Type", "text/event-stream; charset=utf-8");
     header(req, "Cache-Control", "no-cache");
     if (s->stopping) header(req, "Connection", "close");

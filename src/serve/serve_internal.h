@@ -8,14 +8,17 @@
 #include "serve/serve_clerk.h"
 #include "serve/serve_worker.h"
 
+struct bufferevent;
 struct event;
 struct event_base;
 struct evhttp;
 struct evhttp_bound_socket;
+struct evhttp_connection;
 struct evhttp_request;
 
 enum { RT_SERVE_STATUSES = 10 };
 typedef struct rt_call rt_call;
+typedef struct rt_peer rt_peer;
 typedef struct rt_server {
     const rt_serve_opts *o;
     rt_engine_opts engine;
@@ -30,8 +33,13 @@ typedef struct rt_server {
     double begun;    /* clock */
     uint64_t number; /* of the last request */
     rt_call *calls;
+    rt_peer *peers;    /* connections */
+    rt_peer **peer_of; /* (peer_fds) of a socket */
+    uint32_t peer_fds;
     uint32_t reading;                  /* requests that the clerk reads, */
-    uint64_t unread;                   /* bytes of them */
+    uint64_t unread;                   /* bytes of them, */
+    uint64_t arriving;                 /* and of those that are not there yet */
+    uint64_t max_uploads;              /* bytes of both that may be there before large requests are refused */
     uint32_t replying;                 /* requests that have not had the end of their reply */
     bool stopping;                     /* no new ones */
     double stopped;                    /* clock of when the last call had gone; 0: some are there */
@@ -75,8 +83,6 @@ void rt_http_begin(rt_server *s, struct evhttp_request *req);
 void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, const char *type, const char *data,
                   size_t len);
 void rt_http_error(rt_server *s, struct evhttp_request *req, const rt_refusal *why);
-/* {"error": ...} appended. */
-void rt_http_error_json(const rt_refusal *why, rt_str *out);
 /* To a browser that asks whether a page of another origin may ask. */
 void rt_http_preflight(rt_server *s, struct evhttp_request *req);
 void rt_http_stream_begin(rt_server *s, struct evhttp_request *req);
@@ -85,7 +91,17 @@ void rt_http_stream_end(struct evhttp_request *req);
 /* Its `gone` is called when the client goes or closes its side; req is no more then. */
 int rt_http_watch(rt_listener *l, rt_err *e);
 void rt_http_unwatch(rt_listener *l);
-extern const uint32_t rt_http_statuses[RT_SERVE_STATUSES]; /* as rt_server.count has them; the last is 0: others */
+
+/* ---- serve_peer.c: connections, and what of requests is still coming in ---- */
+
+/* Of one that is accepted now; most: bytes that it may be ahead of what is read. Null without memory. */
+struct bufferevent *rt_peer_new(struct event_base *base, rt_server *s, size_t most);
+/* Its request is there. */
+void rt_peer_heard(rt_server *s, struct evhttp_connection *c);
+/* Who is told when it goes; lost: null for nobody. */
+void rt_peer_tell(rt_server *s, struct evhttp_connection *c, void (*lost)(struct evhttp_connection *c, void *ctx),
+                  void *ctx);
+void rt_peers_free(rt_server *s); /* when evhttp has closed all */
 
 /* ---- serve_call.c ---- */
 
@@ -103,6 +119,8 @@ void rt_calls_free(rt_server *s); /* when there is no worker any more */
 
 /* ---- serve_reply.c: JSON of replies, appended to out; serve_logps.c: of log-probabilities ---- */
 
+/* {"error": ...} */
+void rt_reply_error(const rt_refusal *why, rt_str *out);
 /* Everything, when all sequences have ended. */
 void rt_reply_whole(const rt_call *c, rt_str *out);
 /* Events of a stream: the first ones, what sequence i was told since, and the last. */
@@ -135,6 +153,7 @@ int rt_plain_detokenize(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_tokenizer(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_health(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_metrics(const rt_plain *p, rt_str *out, rt_refusal *why);
+void rt_plain_count(rt_server *s, uint32_t status); /* a reply, for the metrics */
 
 /* ---- serve_route.c ---- */
 

@@ -119,6 +119,15 @@ int rt_plain_health(const rt_plain *p, rt_str *out, rt_refusal *why)
     return RT_OK;
 }
 
+static const uint32_t statuses[RT_SERVE_STATUSES] = { 200, 400, 401, 404, 405, 409, 429, 500, 503, 0 };
+
+void rt_plain_count(rt_server *s, uint32_t status)
+{
+    int i = 0;
+    while (statuses[i] && statuses[i] != status) i++;
+    s->count[i]++;
+}
+
 static void put_metric(rt_str *out, const char *name, const char *type, const char *help, double value)
 {
     rt_str_printf(out, "# HELP retort_%s %s\n# TYPE retort_%s %s\nretort_%s %.17g\n", name, help, name, type, name,
@@ -144,11 +153,13 @@ int rt_plain_metrics(const rt_plain *p, rt_str *out, rt_refusal *why)
     put_metric(out, "requests_cancelled_total", "counter", "Requests whose clients disconnected.",
                (double)s->cancelled);
     put_metric(out, "requests_timed_out_total", "counter", "Requests that took too long.", (double)s->timed_out);
+    put_metric(out, "upload_bytes", "gauge", "Bytes of requests that come in or wait to be read.",
+               (double)(s->arriving + s->unread));
     put_metric(out, "uptime_seconds", "gauge", "Seconds since the server started.", rt_now() - s->begun);
     rt_str_append(out, "# HELP retort_replies_total Replies by HTTP status.\n# TYPE retort_replies_total counter\n");
     for (int i = 0; i < RT_SERVE_STATUSES; i++) {
         char status[16] = "other";
-        if (rt_http_statuses[i]) snprintf(status, sizeof status, "%u", rt_http_statuses[i]);
+        if (statuses[i]) snprintf(status, sizeof status, "%u", statuses[i]);
         rt_str_printf(out, "retort_replies_total{status=\"%s\"} %llu\n", status, (unsigned long long)s->count[i]);
     }
     return RT_OK;

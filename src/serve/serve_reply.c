@@ -186,3 +186,19 @@ void rt_reply_last(const rt_call *c, rt_str *out)
     }
     rt_str_append(out, "data: [DONE]\n\n");
 }
+
+void rt_reply_error(const rt_refusal *why, rt_str *out)
+{
+    const char *type = why->http == 401   ? "authentication_error"
+                       : why->http == 429 ? "rate_limit_error"
+                       : why->http >= 500 ? "server_error"
+                                          : "invalid_request_error";
+    rt_str_append(out, "{\"error\":{\"message\":");
+    rt_json_put_any(out, why->err.text, strlen(why->err.text));
+    rt_str_printf(out, ",\"type\":\"%s\",\"param\":", type);
+    if (why->param)
+        rt_str_printf(out, "\"%s\"", why->param);
+    else
+        rt_str_append(out, "null");
+    rt_str_printf(out, ",\"code\":%u}}", why->http);
+}

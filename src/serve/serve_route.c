@@ -9,9 +9,8 @@
 #include <event2/http.h>
 #include <string.h>
 
-/* Bytes of a request that the clerk reads: a core tokenizes so many in about 5 ms. Of all that wait for it at a time
- * so many times --max-body. */
-enum { LARGE = 64 << 10, MOST_UNREAD = 8 };
+/* Bytes of a request that the clerk reads: a core tokenizes so many in about 5 ms. */
+enum { LARGE = 64 << 10 };
 
 typedef struct route {
     const char *path;
@@ -158,7 +157,7 @@ static int put(const asked *now, struct evbuffer *in, rt_refusal *why)
     int rc;
     rt_server *s = now->who.server;
     asked *a = rt_alloc(sizeof *a, _Alignof(asked));
-    if (s->unread > MOST_UNREAD * s->o->max_body)
+    if (s->unread > s->max_uploads)
         RT_TRY(rt_refuse(why, 429, NULL, "%u large requests wait to be read already; try again later", s->reading));
     if (!a) RT_TRY(rt_refuse(why, 500, NULL, "no memory for the request"));
     *a = *now;

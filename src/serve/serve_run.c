@@ -4,7 +4,6 @@
 #include "base/sys.h"
 
 #include <errno.h>
-#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/listener.h>
@@ -13,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HEADERS = 64 << 10, SPARE_READ = 128 << 10 };
+enum { HEADERS = 64 << 10, SPARE_READ = 128 << 10, MOST_BODIES = 8 };
 /* Replies that clients do not take are waited for so long after the last answer. */
 static const double LINGER = 5.0;
 
@@ -91,10 +90,8 @@ static void on_tick(evutil_socket_t fd, short what, void *server)
 /* What a client sends without being asked is not kept. */
 static struct bufferevent *new_connection(struct event_base *base, void *server)
 {
-    const rt_server *s = server;
-    struct bufferevent *b = bufferevent_socket_new(base, -1, 0);
-    if (b) bufferevent_setwatermark(b, EV_READ, 0, s->o->max_body + SPARE_READ);
-    return b;
+    rt_server *s = server;
+    return rt_peer_new(base, s, s->o->max_body + SPARE_READ);
 }
 
 /* Time-outs begin when they are set. By itself libevent counts them from when it last waited, so that who is sent a
@@ -177,6 +174,7 @@ static void close_all(rt_server *s)
     rt_clerk_stop(&s->clerk);
     rt_worker_stop(&s->worker);
     if (s->http) evhttp_free(s->http);
+    rt_peers_free(s);
     rt_calls_free(s);
     if (s->news) event_free(s->news);
     if (s->chores) event_free(s->chores);
@@ -202,6 +200,9 @@ static int check_opts(const rt_serve_opts *o, rt_err *e)
                        (unsigned long long)o->max_queue);
     if (o->max_body < 1024 || o->max_body > 1u << 30)
         return rt_fail(e, RT_USAGE, "--max-body %llu is out of range (1K to 1G)", (unsigned long long)o->max_body);
+    if (o->max_uploads && o->max_uploads < o->max_body)
+        return rt_fail(e, RT_USAGE, "--max-uploads %llu is less than --max-body, %llu: no large request would pass",
+                       (unsigned long long)o->max_uploads, (unsigned long long)o->max_body);
     if (o->timeout < 0 || o->timeout > 1e9)
         return rt_fail(e, RT_USAGE, "--timeout %g is out of range (0 to 1000000000)", o->timeout);
     if (o->idle_timeout < 0.1 || o->idle_timeout > 1e6)
@@ -214,6 +215,7 @@ int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e)
     int rc;
     rt_server s = { .o = o, .begun = rt_now() };
     RT_TRY(check_opts(o, e));
+    s.max_uploads = o->max_uploads ? o->max_uploads : MOST_BODIES * o->max_body;
     s.engine = (rt_engine_opts){ .slots = o->slots ? o->slots : RT_JOB_SLOTS,
                                  .context = o->context,
                                  .positions = o->positions,

@@ -267,6 +267,48 @@ def others_wait_for_none():
     check(server.wait()[0] == 0, "it ends well")
 
 
+def uploads():
+    """Requests that come in slowly are bounded in sum; small ones pass, and what was refused leaves nothing."""
+    server = Server("s", "--slots", 1, "--threads", 1, "--max-body", "1M", "--max-uploads", "3M")
+    body = b'{"prompt":"%s"}' % (b"a " * 450000)
+    head = b"POST /tokenize HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n"
+    part, chunk = body[:-50000], b"8000\r\n%s\r\n" % body[:32768]
+
+    def begin(chunked):
+        s = socket.create_connection(("127.0.0.1", server.port), timeout=20 * SLOW)
+        s.sendall(head % b"Transfer-Encoding: chunked" + chunk * 26 if chunked else head % (b"Content-Length: %d" % len(body)) + part)
+        return s
+
+    for chunked in (False, True):  # three have room, the fourth has not
+        clients = [begin(chunked) for _ in range(3)]
+        check(server.until("upload_bytes", lambda n: n > 2500000), "they are counted")
+        check(server.ask("/tokenize", {"prompt": "a " * 20000}).status == 200, "a small request beside uploads")
+        check(server.metric('replies_total{status="429"}') == chunked, "none of them is refused")
+        late = begin(chunked)
+        got = read_until(late, b"}}")
+        check(got.startswith(b"HTTP/1.1 429") and b"--max-uploads" in got and b"Retry-After" in got, f"one too many: {got[:200]}")
+        late.sendall(part)  # to nobody
+        check(server.ask("/tokenize", {"prompt": "a " * 20000}).status == 200, "a small request after a refusal")
+        for s in clients[1:]:
+            s.close()
+        clients[0].sendall(b"0\r\n\r\n" if chunked else body[len(part):])
+        got = clients[0].recv(12)
+        check(got == (b"HTTP/1.1 400" if chunked else b"HTTP/1.1 200"), f"one that had room: {got}")
+        late.close(), clients[0].close()
+        check(server.until("upload_bytes", lambda n: n < 1000), "what was refused or left is forgotten")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20 * SLOW) as s:  # again and again on one connection
+        for _ in range(6):
+            s.sendall(head % (b"Content-Length: %d" % len(body)) + body)
+            got = read_until(s, b"\r\n\r\n")
+            left = int(got.split(b"Content-Length: ")[1].split(b"\r")[0]) - len(got.split(b"\r\n\r\n", 1)[1])
+            while left > 0:
+                left -= len(s.recv(min(left, 65536)))
+            check(got.startswith(b"HTTP/1.1 200"), f"one after the other: {got[:100]}")
+    check(server.stop() == (0, ""), "it ends well")
+    done = call("serve", "s", "--max-body", "2M", "--max-uploads", "1M", "--port", 0)
+    check(done.returncode == 2 and "--max-uploads 1048576 is less" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
 def models_and_origins():
     shutil.copytree("s", "org/name")
     server = Server("org/name", "--threads", 1, "--slots", 1)
@@ -303,6 +345,7 @@ def main():
     memory()
     large()
     others_wait_for_none()
+    uploads()
     models_and_origins()
 
 

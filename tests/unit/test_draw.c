@@ -38,7 +38,7 @@ static const uint32_t a_key[2] = { 123456789, 0xfedcba98 };
 
 /* ---- weights ---- */
 
-/* T in f32: 2^-24 of the exponent; of the polynomial: 2^-26; and what is below a whole number. */
+/* T in f32: 2^-24 of the exponent; of the polynomial: 2^-28; and what is below a whole number. */
 static void weights_are_exponentials(void **state)
 {
     static const float temperature[] = { 1, 0.3f, 2.5f, 7 };
@@ -50,7 +50,7 @@ static void weights_are_exponentials(void **state)
             float below = (float)((1 + noise(5, i)) * 30);
             double y = (double)below / (double)temperature[t], want = exp(-y) * (double)RT_DRAW_ONE;
             uint64_t depth = rt_draw_depth(below, scale);
-            near((double)rt_draw_weight(depth), want, want * (y * 0x1p-24 + 0x1p-26) + 1);
+            near((double)rt_draw_weight(depth), want, want * (y * 0x1p-24 + 0x1p-28) + 1);
             if (y < 43) near((double)depth * 0x1p-32 * 0.69314718055994531, y, y * 0x1p-24 + 0x1p-33);
         }
         assert_true(rt_draw_weight(rt_draw_depth(INFINITY, scale)) == 0);

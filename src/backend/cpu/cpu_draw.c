@@ -53,16 +53,16 @@ RT_INLINE vul weigh(vhalf below, double scale, vd *depth)
 {
     static const uint32_t poly[] = { RT_DRAW_POLY };
     const vul zero = { 0 };
-    const vd magic = (vd)zero + 0x1p52, end = (vd)zero + RT_DRAW_END;
+    const vd magic = (vd)zero + 0x1.8p52, end = (vd)zero + RT_DRAW_END;
     vd q = __builtin_convertvector(below, vd) * scale;
     vl in = q < end;
     q = (vd)(((vul)q & (vul)in) | ((vul)end & ~(vul)in));
-    vd t = q + magic; /* its mantissa is q, rounded: q has so few bits that the product may be fused */
+    vd t = magic - q; /* its mantissa is 2^51 - q, rounded: q has so few bits that the product may be fused */
     vul bits = (vul)t & 0xfffffffffffffu, x = bits & 0xffffffffu, m = zero;
-    for (int i = sizeof poly / sizeof *poly; i-- > 0;) m = zero + poly[i] - high_half(x, m);
-    m = (zero + (UINT64_C(1) << 32)) - high_half(x, m);
-    *depth = t - magic;
-    return m << 11 >> (bits >> 32);
+    for (int i = sizeof poly / sizeof *poly; i-- > 0;) m = zero + poly[i] + high_half(x, m);
+    m = (zero + (UINT64_C(1) << 31)) + high_half(x, m);
+    *depth = magic - t;
+    return m << 12 >> ((zero + 0x80000u) - (bits >> 32));
 }
 
 /* Adds up the weights of a block of x (n), those whose bit is set, and the sum of weight times depth; to (n up to whole

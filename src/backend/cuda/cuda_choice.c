@@ -81,6 +81,7 @@ static void draw_emit(rt_cuda_builder *b, const rt_bound_op *o)
                               .scale = scale,
                               .end = end < (double)FLT_MAX ? (float)end : INFINITY,
                               .steep = (float)(scale * 0x1p-32),
+                              .reach = scale < 0x1p90 ? (float)(0x1p49 / scale) : 0,
                               .id = cuda_mat(&o->slot[RT_DRAW_ID]),
                               .logp = cuda_mat(&o->slot[RT_DRAW_LOGP]),
                               .entropy = cuda_mat(&o->slot[RT_DRAW_ENTROPY]),

@@ -1,12 +1,16 @@
-/* cache_pack.c - a file of blocks as it grows: records go to the file at once, the index is kept until the end. */
+/* cache_pack.c - a file of blocks as it grows: records go to the file at once and on to disk by and by, so that the end
+ * does not wait for them; the index is kept until then. */
 #include "teacher/cache/cache_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { FLUSH_BYTES = 8 << 20 };
+
 struct rt_cache_pack {
     rt_writer *file;
+    uint64_t flushed; /* bytes from the first on that are on their way to disk */
     rt_cache_header header;  /* at: header.index_at is where the next block goes */
     rt_cache_entry *entries; /* (header.blocks) */
     uint32_t *slots;         /* (slot_count) entry + 1, 0: free; a power of two, at least twice the entries */
@@ -99,6 +103,10 @@ int rt_cache_pack_put(rt_cache_pack *p, const uint8_t key[RT_CACHE_KEY_BYTES], u
     put_slot(p, (uint32_t)h->blocks++);
     h->index_at += bytes;
     h->positions += (uint32_t)__builtin_popcountll(have);
+    if (h->index_at - p->flushed >= FLUSH_BYTES) {
+        rt_writer_begin_flush(p->file, p->flushed, h->index_at - p->flushed);
+        p->flushed = h->index_at;
+    }
     return RT_OK;
 }
 

@@ -30,6 +30,7 @@ typedef struct rt_cuda_draw_params {
     double scale; /* rt_draw_scale(T) */
     float end;    /* as far below the largest logit a weight is 0, whatever rounds */
     float steep;  /* log2(e) / T */
+    float reach;  /* what is less far below has a depth of less than 2^49, and below 2^-126 of 0; 0: nothing has */
     rt_cuda_mat id, logp, entropy, x, key;
     rt_cuda_ptr vmask; /* 0: all ids */
     rt_cuda_ptr step;

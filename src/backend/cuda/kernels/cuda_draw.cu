@@ -1,9 +1,10 @@
 /* cuda_draw.cu - random draws from a softmax over each row, and its entropy.
  *
- * A block has a row, and reads it twice: for the largest logit, and for the weights. Its columns are cut into parts; a
- * warp adds up the weights of a part, and later finds the column of a draw in the part that it falls on. Weights are
- * the integers of num/draw.h, so their sums are exact in any order; the entropy is added up in an order that the row
- * alone fixes. */
+ * A block has a row, and reads it twice: for the largest logit and the smallest, and for the weights. Its columns are
+ * cut into parts; a warp adds up the weights of a part, and later finds the column of a draw in the part that it falls
+ * on. Weights are the integers of num/draw.h, so their sums are exact in any order; the entropy is added up in an order
+ * that the row alone fixes. */
+#include "backend/cuda/kernels/cuda_range.cuh"
 #include "backend/cuda/kernels/cuda_rank.cuh"
 #include "backend/cuda/kernels/cuda_rng.cuh"
 #include "backend/cuda/kernels/cuda_row.cuh"
@@ -24,22 +25,8 @@ struct Row {
     uint64_t sums[WARPS];
     uint32_t bad; /* the first id whose logit is not finite */
     double room[32];
-    float max[32];
+    float max[32], min[32];
 };
-
-/* rt_draw_depth and rt_draw_weight, of what is at most p.end below the largest logit */
-RT_DEVICE uint64_t weigh(const rt_cuda_draw_params &p, float below)
-{
-    constexpr uint32_t poly[] = { RT_DRAW_POLY };
-    constexpr int terms = sizeof poly / sizeof *poly;
-    /* the mantissa is the product, rounded */
-    const uint64_t k = (uint64_t)__double_as_longlong(__fma_rn((double)below, p.scale, 0x1p52)) & 0xfffffffffffffull;
-    const uint32_t x = (uint32_t)k;
-    uint32_t m = poly[terms - 1];
-#pragma unroll
-    for (int i = terms - 2; i >= 0; i--) m = poly[i] - __umulhi(x, m);
-    return ((1ull << 32) - __umulhi(x, m)) << 11 >> (k >> 32 & 63);
-}
 
 /* In lanes' order, up to and with this one. */
 RT_DEVICE uint64_t lanes_upto(uint64_t v)
@@ -73,22 +60,14 @@ template <class T> RT_DEVICE void find_bad(const PackedRow<T> &w, Row &r)
     __syncthreads();
 }
 
-/* The largest logit; false when one is not finite, the first of those in r.bad. */
-template <class T> RT_DEVICE bool find_max(const PackedRow<T> &w, Row &r, float *max)
+/* The largest logit and the smallest; false when one is not finite, the first of those in r.bad. */
+template <class T> RT_DEVICE bool find_range(const PackedRow<T> &w, Row &r, float *max, float *min)
 {
-    constexpr int W = PackedRow<T>::W;
-    const float none = __uint_as_float(0xff800000u);
-    float top = none, odd = 0; /* odd: NaN where something is not finite */
-    w.template each<4>(threadIdx.x, w.packs, THREADS, [&](uint32_t, float(&v)[W], uint32_t live) {
-#pragma unroll
-        for (int i = 0; i < W; i++) {
-            if (live != PackedRow<T>::EVERY && !(live >> i & 1)) continue;
-            top = fmaxf(top, v[i]);
-            odd = fmaf(v[i], 0.0f, odd);
-        }
-    });
-    *max = block_max(top, r.max, none);
-    if (!__syncthreads_or(!(odd == 0))) return true;
+    const Range<T> g = range_of<THREADS>(w);
+    const float low = g.least(), high = g.most();
+    *max = block_max(high, r.max, -infinity());
+    *min = -block_max(-low, r.min, -infinity());
+    if (!__syncthreads_or(!(low > high) && !(fabsf(low) < infinity() && fabsf(high) < infinity()))) return true;
     find_bad(w, r);
     return false;
 }
@@ -109,53 +88,122 @@ RT_DEVICE void sum_up(Row &r, uint32_t parts)
     __syncthreads();
 }
 
-/* The weights of the columns of a pack that count; returns their sum. depths: += 2^-d d of each, d its depth. From
- * p.end on a weight is 0, and what follows of it is nothing. */
-template <bool EVERY, int W>
-RT_DEVICE uint64_t weigh_columns(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
+/* `below`, at least 0, as f64. QUICK: its bits are moved, as if zero and what is subnormal were 2^-127 and more. */
+template <bool QUICK> RT_DEVICE double wide(float below)
+{
+    const uint32_t bits = __float_as_uint(below);
+    return QUICK ? __hiloint2double((int)((bits >> 3) + 0x38000000u), (int)(bits << 29)) : (double)below;
+}
+
+/* The largest logit of a row, and whether no other is so far below it that its depth passes 2^49. */
+struct Top {
+    float max;
+    bool quick;
+};
+
+/* The weights of the columns of a pack that count, by rt_draw_depth and rt_draw_weight; returns their sum. depths: +=
+ * 2^-d d of each, d its depth. QUICK: every column counts, and top.quick. From p.end on a weight is 0, and what follows
+ * of it is nothing. */
+template <bool QUICK, int W>
+RT_DEVICE uint64_t weigh_columns(const rt_cuda_draw_params &p, Top top, const float (&v)[W], uint32_t live,
                                  uint64_t (&w)[W], float *depths)
 {
+    constexpr uint32_t poly[] = { RT_DRAW_POLY };
+    constexpr int terms = sizeof poly / sizeof *poly;
+    uint32_t x[W], m[W], down[W];
     uint64_t sum = 0;
     float part = 0;
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        const bool in = EVERY || ((live >> i & 1) && max - v[i] < p.end);
-        const float below = in ? fminf(max - v[i], p.end) : 0.0f, d = below * p.steep;
-        const uint64_t weight = weigh(p, below);
-        w[i] = in ? weight : 0;
-        sum += w[i];
+        const bool in = QUICK || ((live >> i & 1) && top.max - v[i] < p.end);
+        const float below = in ? top.max - v[i] : 0.0f, d = below * p.steep;
+        /* the mantissa is 2^51 less the depth, which is rounded so */
+        const double t = __fma_rn(-wide<QUICK>(below), p.scale, 0x1.8p52);
+        x[i] = (uint32_t)__double2loint(t);
+        down[i] = in ? 0x43380014u - (uint32_t)__double2hiint(t) : 64;
+        m[i] = poly[terms - 1];
         part = fmaf(in ? exp2_fast(-d) : 0.0f, d, part);
+    }
+#pragma unroll
+    for (int k = terms - 2; k >= -1; k--)
+#pragma unroll
+        for (int i = 0; i < W; i++) m[i] = (k < 0 ? 0x80000000u : poly[k < 0 ? 0 : k]) + __umulhi(x[i], m[i]);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        asm("shr.u64 %0, %1, %2;" : "=l"(w[i]) : "l"((uint64_t)m[i] << 32), "r"(down[i])); /* 64 and more: 0 */
+        sum += w[i];
     }
     *depths += part;
     return sum;
 }
 template <int W>
-RT_DEVICE uint64_t weigh_pack(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
+RT_DEVICE uint64_t weigh_pack(const rt_cuda_draw_params &p, Top top, const float (&v)[W], uint32_t live,
                               uint64_t (&w)[W], float *depths)
 {
-    if (live == (1u << W) - 1u && p.end < __uint_as_float(0x7f800000u))
-        return weigh_columns<true>(p, max, v, live, w, depths);
-    return weigh_columns<false>(p, max, v, live, w, depths);
+    if (live == (1u << W) - 1u && top.quick) return weigh_columns<true>(p, top, v, live, w, depths);
+    return weigh_columns<false>(p, top, v, live, w, depths);
+}
+
+/* By a warp: r.upto of a part; returns the sum of 2^-depth times depth in this lane. */
+RT_DEVICE float keep_part(Row &r, uint32_t part, uint64_t sum, float depths)
+{
+    sum = lanes_total(sum);
+    if (threadIdx.x % 32 == 0) r.upto[part] = sum;
+    return depths;
+}
+
+template <int U, class T> RT_DEVICE void read_part(Raw<16> (&raw)[U], const T *at)
+{
+#pragma unroll
+    for (int u = 0; u < U; u++) raw[u] = load_raw<16>(at + u * 32 * PackedRow<T>::W);
+}
+
+/* The parts that are read in whole packs, each while the one before is weighed; returns how many they are. */
+template <class T>
+RT_DEVICE uint32_t add_whole(const rt_cuda_draw_params &p, const PackedRow<T> &row, Row &r, Top top, double *depths)
+{
+    constexpr int W = PackedRow<T>::W, U = PART / 32 / W;
+    const uint32_t parts = row.whole / (U * 32), lane = threadIdx.x % 32;
+    const T *at = row.x + (threadIdx.x / 32 * PART + lane * W);
+    Raw<16> next[U];
+    if (threadIdx.x / 32 < parts) read_part(next, at);
+    for (uint32_t part = threadIdx.x / 32; part < parts; part += WARPS) {
+        uint64_t sum = 0;
+        float mine = 0;
+        Raw<16> raw[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) raw[u] = next[u];
+        at += WARPS * PART;
+        if (part + WARPS < parts) read_part(next, at);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            const uint32_t live = row.vmask ? row.bits((part * U + u) * 32 + lane) : row.EVERY;
+            float v[W];
+            uint64_t w[W];
+            unpack<T, W>(v, raw[u]);
+            sum += weigh_pack(p, top, v, live, w, &mine);
+        }
+        *depths += (double)keep_part(r, part, sum, mine);
+    }
+    return parts;
 }
 
 /* r.upto of all parts; the sum of 2^-depth times depth, in f32 within a part and a lane. */
 template <class T>
-RT_DEVICE double add_up(const rt_cuda_draw_params &p, const PackedRow<T> &row, Row &r, float max, uint32_t parts)
+RT_DEVICE double add_up(const rt_cuda_draw_params &p, const PackedRow<T> &row, Row &r, Top top, uint32_t parts)
 {
     constexpr int W = PackedRow<T>::W, LANES = PART / W; /* packs of a part */
     double depths = 0;
-    uint64_t sum = 0;
-    float mine = 0;
-    for (uint32_t first = threadIdx.x / 32; first < parts; first += WARPS) {
-        row.template each<LANES / 32>(first * LANES + threadIdx.x % 32, (first + 1) * LANES, 32,
-                                      [&](uint32_t, float(&v)[W], uint32_t live) {
-                                          uint64_t w[W];
-                                          sum += weigh_pack(p, max, v, live, w, &mine);
-                                      });
-        depths += (double)mine;
-        sum = lanes_total(sum);
-        if (threadIdx.x % 32 == 0) r.upto[first] = sum;
-        sum = 0, mine = 0;
+    uint32_t part = add_whole(p, row, r, top, &depths);
+    for (part += threadIdx.x / 32; part < parts; part += WARPS) {
+        uint64_t sum = 0;
+        float mine = 0;
+        row.template each<1>(part * LANES + threadIdx.x % 32, (part + 1) * LANES, 32,
+                             [&](uint32_t, float(&v)[W], uint32_t live) {
+                                 uint64_t w[W];
+                                 sum += weigh_pack(p, top, v, live, w, &mine);
+                             });
+        depths += (double)keep_part(r, part, sum, mine);
     }
     depths = block_sum(depths, r.room); /* and a barrier */
     sum_up(r, parts);
@@ -164,7 +212,7 @@ RT_DEVICE double add_up(const rt_cuda_draw_params &p, const PackedRow<T> &row, R
 
 /* By a warp: the first id whose weight and those before it are more than mark, which is below the sum of all. */
 template <class T>
-RT_DEVICE uint32_t find(const rt_cuda_draw_params &p, const PackedRow<T> &row, const Row &r, float max, uint32_t parts,
+RT_DEVICE uint32_t find(const rt_cuda_draw_params &p, const PackedRow<T> &row, const Row &r, Top top, uint32_t parts,
                         uint64_t mark)
 {
     constexpr int W = PackedRow<T>::W, LANES = PART / W;
@@ -183,7 +231,7 @@ RT_DEVICE uint32_t find(const rt_cuda_draw_params &p, const PackedRow<T> &row, c
         float v[W] = {}, depths = 0;
         uint64_t w[W], own = 0;
         if (live) row.read(v, pack);
-        own = weigh_pack(p, max, v, live, w, &depths);
+        own = weigh_pack(p, top, v, live, w, &depths);
         uint64_t upto = before + lanes_upto(own);
         const uint32_t over = __ballot_sync(RT_EVERY_LANE, upto > mark);
         before = __shfl_sync(RT_EVERY_LANE, upto, 31);
@@ -247,11 +295,12 @@ template <class T> __device__ void draw(const rt_cuda_draw_params &p)
     const uint32_t *words = element<uint32_t>(p.key, row, 0);
     const uint64_t key = (uint64_t)words[1] << 32 | words[0];
     const PackedRow<T> x(element<T>(p.x, row, 0), (const uint32_t *)p.vmask, p.a.V);
-    float max, entropy = none;
+    float max, min, entropy = none;
     uint32_t k = 0;
-    const bool finite = find_max(x, r, &max);
+    const bool finite = find_range(x, r, &max, &min);
+    const Top top = { max, max - min < p.reach };
     if (finite) {
-        const double depths = add_up(p, x, r, max, parts);
+        const double depths = add_up(p, x, r, top, parts);
         const uint64_t sum = r.upto[parts - 1];
         entropy = 0;
         if (sum) {
@@ -262,7 +311,7 @@ template <class T> __device__ void draw(const rt_cuda_draw_params &p)
             }
             __syncthreads();
             for (uint32_t d = threadIdx.x / 32; d < n; d += WARPS) {
-                const uint32_t id = find(p, x, r, max, parts, r.mark[d]);
+                const uint32_t id = find(p, x, r, top, parts, r.mark[d]);
                 if (threadIdx.x % 32 == 0) r.drawn[d] = id;
             }
             sort_drawn(r, n);

@@ -37,11 +37,11 @@ uint64_t depth_of(float below)
 }
 uint64_t weight_of_depth(uint64_t depth)
 {
-    const uint a[6] = uint[](0xb17217dfu, 0x3d7f7506u, 0x0e353290u, 0x0274f388u, 0x0054a612u, 0x00078809u);
-    uint64_t part = depth & 0xfffffffful, m = 0ul;
-    for (int i = 6; i-- > 0;) m = uint64_t(a[i]) - (part * m >> 32);
-    m = (1ul << 32) - (part * m >> 32);
-    return m << 11 >> uint(depth >> 32);
+    const uint a[6] = uint[](0x58b90ad8u, 0x1ebfd579u, 0x071a2445u, 0x013d0b92u, 0x0028dacau, 0x00071506u);
+    uint64_t part = -depth & 0xfffffffful, m = 0ul;
+    for (int i = 6; i-- > 0;) m = uint64_t(a[i]) + (part * m >> 32);
+    m = (1ul << 31) + (part * m >> 32);
+    return m << 12 >> uint(depth + 0xfffffffful >> 32);
 }
 uint64_t weight_of(uint v, out uint64_t depth)
 {
