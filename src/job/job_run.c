@@ -280,6 +280,7 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
                              .override = o->override,
                              .fit = o->fit,
                              .dry = o->kind == RT_JOB_PLAN,
+                             .devices = o->devices,
                              .smoke = o->smoke,
                              .scratch = o->env->scratch,
                              .now = o->env->now,

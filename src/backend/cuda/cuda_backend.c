@@ -162,7 +162,8 @@ static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
             if (i >= cap) continue;
             f.memory = memory_kind(&own, &g);
             describe(&out[i], &g, &f);
-            rt_cuda_ranks_probe(&own, out[i].ranks, sizeof out[i].ranks);
+            if (!o || (!o->unnamed && !o->left_out)) /* nobody looks for a device to open */
+                rt_cuda_ranks_probe(&own, out[i].ranks, sizeof out[i].ranks);
             out[i].memory_free = g.total; /* what is free is known once the device is open */
             if (rc < 0) snprintf(out[i].detail, sizeof out[i].detail, "not usable: %.300s", e.text);
         }
