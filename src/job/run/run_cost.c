@@ -174,18 +174,19 @@ out:
 
 /* ---- several ranks ---- */
 
-static void count_traffic(rt_run_placement *out, const rt_trainer *t)
+static void count_traffic(rt_run_placement *out, const rt_trainer *t, rt_program which, uint32_t runs)
 {
-    const rt_plan *p = rt_exec_plan(t->x, t->plan->index[RT_PROGRAM_UPDATE]);
+    if (!t->plan->plan[which] || !runs) return;
+    const rt_plan *p = rt_exec_plan(t->x, t->plan->index[which]);
     for (uint32_t i = 0; i < p->nops; i++) {
         const rt_op *op = &p->ops[i];
+        const int slot = op->kind == RT_OP_REDUCE_SCATTER ? RT_SCATTER_X : RT_REDUCE_X;
         if (op->queue != RT_QUEUE_COMM) continue;
-        out->calls++;
+        out->calls += runs;
         if (op->kind == RT_OP_ALL_GATHER)
-            out->gathered += (double)rt_view_bytes(p, op->slot[RT_GATHER_X]);
+            out->gathered += runs * (double)rt_view_bytes(p, op->slot[RT_GATHER_X]);
         else
-            out->summed +=
-                (double)rt_view_bytes(p, op->slot[op->kind == RT_OP_REDUCE_SCATTER ? RT_SCATTER_X : RT_REDUCE_X]);
+            out->summed += runs * (double)rt_view_bytes(p, op->slot[slot]);
     }
 }
 
@@ -200,7 +201,10 @@ static int place_ranks(rt_run_cost *c, const rt_run *r, rt_err *e)
         o.zero = (rt_zero)z;
         RT_TRY(rt_trainer_open(&t, r->opts->dev, &o, &dry, e));
         rt_exec_memory_query(t->x, &c->placement[z].memory);
-        count_traffic(&c->placement[z], t);
+        const uint32_t micro = (rt_rank_rows(r->resolved.batch, o.ranks) + o.B - 1) / o.B;
+        count_traffic(&c->placement[z], t, RT_PROGRAM_FIRST, 1);
+        count_traffic(&c->placement[z], t, RT_PROGRAM_NEXT, micro - 1);
+        count_traffic(&c->placement[z], t, RT_PROGRAM_UPDATE, 1);
         rt_trainer_free(t);
     }
 out:

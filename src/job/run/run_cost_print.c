@@ -164,7 +164,8 @@ static void print_ranks(const rt_run_cost *c, const rt_run *r, rt_str *out)
         const rt_links *l = &rt_links_stated[i];
         const rt_links_result s = step_over(c, &c->placement[r->resolved.zero], l, ranks);
         rt_str_printf(
-            out, "          %12s  of communication after backward, by arithmetic over %s: %.0f %% of %u times one\n",
+            out,
+            "          %12s  of communication, by arithmetic over %s, if nothing hides it: %.0f %% of %u times one\n",
             rt_format_seconds(a, s.comm), l->name, 100 * s.efficiency, ranks);
     }
 }
