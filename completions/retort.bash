@@ -59,9 +59,9 @@ _retort() {
             *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
             *:--zero | *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | \
             *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | *:--devices | \
-            *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | \
-            *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
-            *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
+            *:--restarts | *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | \
+            *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | \
+            *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
             *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | \
             *:--case | *:--isa)
             return
@@ -185,7 +185,7 @@ _retort() {
             --allow-degenerate --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts
             --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --held-seed
             --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
-            --resume --override --devices --log-every --quiet --json --help'
+            --resume --override --devices --restarts --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -228,8 +228,8 @@ _retort() {
             --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
             --allow-degenerate --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts
             --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --held-seed
-            --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops --json
-            --help'
+            --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --devices --ops
+            --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -258,7 +258,7 @@ _retort() {
             --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every --eval-rows
             --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
             --seed --held-seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
-            --fit --smoke --resume --override --devices --log-every --quiet --json --help'
+            --fit --smoke --resume --override --devices --restarts --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --device --threads --isa --memory-limit --kernels --cublaslt

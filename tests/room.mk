@@ -79,11 +79,12 @@ $(ONE_NAMES:%=$(BUILD)/tests/%): $(ONE_PROGRAM)
 # A stand-in for NVIDIA's libraries, which the CUDA backend opens by name: these tests look for them beside themselves.
 STANDIN := $(BUILD)/tests/standin/libcuda.so.1
 CUDA_TESTS := $(filter $(BUILD)/tests/test_cuda_%,$(UNIT_PROGS))
-$(STANDIN): tests/cuda/standin.c $(wildcard tests/cuda/*.h src/backend/cuda/*.h src/num/*.h) $(BUILD)/cflags.stamp
+$(STANDIN): tests/cuda/standin.c $(wildcard tests/cuda/*.h src/backend/cuda/*.h src/backend/cuda/libs/*.h src/num/*.h) $(BUILD)/cflags.stamp
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -Isrc -o $@ $< -lm
 	$(Q)ln -sf $(@F) $(@D)/libcublasLt.so.13
+	$(Q)ln -sf $(@F) $(@D)/libnccl.so.2
 $(CUDA_TESTS): $(STANDIN)
 # The old kind of path is also looked at when a sanitizer's dlopen stands between.
 $(CUDA_TESTS): TEST_LDFLAGS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/standin'

@@ -39,6 +39,7 @@ typedef struct rt_dev_info {
     /* Of an open device with memory of its own: how much less of it is free than when it was opened, by whatever
      * program, as the driver says; and what mem_new has handed out of it. 0: not known. */
     uint64_t taken_bytes, own_bytes;
+    char ranks[300];    /* how it does what ranks do together; empty: as the host does */
     char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
     bool software;      /* it computes on the host's CPU, as a driver that stands in for a GPU does */
@@ -123,6 +124,7 @@ struct rt_backend {
     /* `copy` and `run` are enqueued and return before they are done, so the host has work to do meanwhile. false: they
      * are done when they return. */
     bool async;
+    bool alike;  /* its devices are several of a kind, of which ranks on one host take one each */
     bool queues; /* ops of the copy queue run beside those of the compute queue; else all run in order */
     const rt_dev_option_info *options; /* that it takes; null: none */
     /* Fills up to cap infos and returns how many devices there are; with none, says why in `why` (160 bytes). */
@@ -138,6 +140,10 @@ struct rt_backend {
     int (*copy)(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
     /* true: `need` is filled. false: need->why_not says why; seal may then lower the op. */
     bool (*supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);
+    /* The ranks that will run programs together, each with a device of this backend that is open: every one of them
+     * calls it, once, before such a program is sealed, and all come to the same verdict. They outlive the device. Null:
+     * nothing is settled ahead. */
+    int (*meet)(rt_dev *d, const rt_peers *p, rt_err *e);
     /* Loads the code that running these ops will need, before memory is allocated for them, so that what is left for
      * the run is known. Operands have their offsets and shapes; their memory is RT_MEM_PROMISED. Null: nothing to load.
      */
@@ -178,5 +184,8 @@ const rt_dev_option_info *rt_backend_option(const char *name);
 enum { RT_DEV_WHY = 600 };
 int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e);
 const rt_policy *rt_device_policy(rt_dev *d);
+/* The name by which the place-th of the ranks on one host opens its device: where name (as above) is of a backend whose
+ * devices are alike, and says no number, a device of its own as far as they go; else name. */
+const char *rt_device_of_rank(const char *name, const rt_dev_opts *o, uint32_t place, char text[32]);
 
 #endif

@@ -21,7 +21,8 @@ typedef struct rt_dev_opts {
     const rt_dev_option *option; /* (count); of a name that is there twice the last counts */
     uint32_t count;
     uint32_t defaults;      /* the last so many are said for their sake alone: nobody has asked for them */
-    const char *const *env; /* "NAME=value", ended by null; null: empty. Nobody below reads the process's own. */
+    const char *const *env; /* "NAME=value", ended by null; null: empty. It outlives the device; nobody below reads the
+                             * process's own. */
     const char *left_out;   /* devices that are not to be taken, "gpu:0 gpu:1", or all of a backend; empty: none, and
                                the next one where a device by name cannot be opened; null: neither */
     bool unnamed;           /* to probe: nobody has named a device, so those that only a name gets may be left out */

@@ -19,6 +19,8 @@ typedef struct rt_peers {
     /* What rank 0 has in data, to all; or what another has. */
     void (*give)(void *ctx, void *data, uint64_t bytes);
     void (*give_from)(void *ctx, uint32_t rank, void *data, uint64_t bytes);
+    /* Ends all of them, for a rank that can do no more than say why; in any thread. Null: nobody does. */
+    void (*lost)(void *ctx, const char *sentence);
     void *ctx;
     const char *const *host; /* (size) where each is; null: not known */
     /* Set by a rank that leaves while others wait for it: the only thing left to do is to end them. */
@@ -45,6 +47,25 @@ static inline void rt_peers_slices(const rt_peers *p, const rt_slice_args *a, rt
 {
     const rt_part own = { a->first, a->count };
     p->gather(p->ctx, &own, all, sizeof own);
+}
+
+/* part (ranks, n): the first becomes the sum, in their order. */
+static inline void rt_peers_add(float *part, uint64_t n, uint32_t ranks)
+{
+    for (uint32_t r = 1; r < ranks; r++) {
+        const float *of = part + r * n;
+        for (uint64_t i = 0; i < n; i++) part[i] += of[i];
+    }
+}
+
+/* x (size * slice) of every rank added up, in their order, in place and on all of them: each rank adds up a slice of
+ * its own. So every rank sends and receives what a ring would, every element is added up once, in one order, and all
+ * have the same bits. work: as large as x. */
+static inline void rt_peers_sum(const rt_peers *p, float *x, float *work, uint64_t slice)
+{
+    p->exchange(p->ctx, x, work, slice * sizeof *x);
+    rt_peers_add(work, slice, p->size);
+    p->gather(p->ctx, work, x, slice * sizeof *x);
 }
 
 #endif

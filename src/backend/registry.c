@@ -178,4 +178,18 @@ int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *w
     return rc;
 }
 
+const char *rt_device_of_rank(const char *name, const rt_dev_opts *o, uint32_t place, char text[32])
+{
+    const bool any = !name || !name[0] || strcmp(name, "auto") == 0;
+    for (int i = 0; all[i]; i++) {
+        if (!any && strcmp(name, all[i]->name) != 0) continue;
+        int count = all[i]->probe(o, NULL, 0, NULL);
+        if (count <= 0) continue;
+        if (!all[i]->alike || count == 1) break;
+        snprintf(text, 32, "%s:%u", all[i]->name, place % (uint32_t)count);
+        return text;
+    }
+    return name;
+}
+
 const rt_policy *rt_device_policy(rt_dev *d) { return d->api->policy ? d->api->policy(d) : &rt_policy_f32; }

@@ -212,8 +212,9 @@ typedef struct rt_sampled {
     }
 rt_sampling rt_sampling_of(const rt_sampled *s);
 /* start_ranks.c: has the machine's mpirun start so many ranks of this program, argv (its own first) their arguments,
- * and ends as it does. Comes back only when mpirun cannot be run. */
-int rt_start_ranks(uint32_t count, char *const *argv, rt_err *e);
+ * and ends as it does; with --resume again, as often as restarts says, when ranks have died. Comes back only when
+ * mpirun cannot be run. */
+int rt_start_ranks(uint32_t count, uint32_t restarts, char *const *argv, rt_err *e);
 /* What activations packed weights are multiplied by. */
 #define RT_ACTIVATIONS_FLAG(text)                                                                                      \
     {                                                                                                                  \

@@ -15,9 +15,9 @@ typedef struct flag_values {
     rt_job_run_opts o;
     bool json, ops; /* ops: of a plan */
     bool quiet;
-    uint32_t log_every, devices;
+    uint32_t log_every, devices, restarts;
     const char *config;
-    rt_flag flags[RT_SETTING_COUNT_ALL + 10];
+    rt_flag flags[RT_SETTING_COUNT_ALL + 11];
     rt_words alias[RT_SETTINGS_NOTES]; /* by index, as other tools' names are */
     rt_flag aliases[RT_SETTINGS_NOTES];
     char alias_name[RT_SETTINGS_NOTES][56];
@@ -54,6 +54,8 @@ static void make_flags(flag_values *v, rt_job_kind k)
                                "Fit to memory: --micro-batch, --recompute, --teacher-weights and --teacher-memory "
                                "chosen again" };
     if (k == RT_JOB_PLAN) {
+        v->flags[n++] = (rt_flag){ "--devices", RT_FLAG_COUNT, &v->devices, "N",
+                                   "Ranks of the run: what each of them needs, sends and takes (1)" };
         v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "Ops of every program, listed as well" };
         v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" };
         return;
@@ -66,6 +68,8 @@ static void make_flags(flag_values *v, rt_job_kind k)
                                "Overridden settings: with --resume, those given now instead of the run's" };
     v->flags[n++] = (rt_flag){ "--devices", RT_FLAG_COUNT, &v->devices, "N",
                                "Ranks on this machine, started with its mpirun; each has a part of every batch (1)" };
+    v->flags[n++] = (rt_flag){ "--restarts", RT_FLAG_COUNT, &v->restarts, "N",
+                               "With --devices: resumed by itself so often, after a rank has died or hung (0)" };
     v->flags[n++] = (rt_flag){ "--log-every", RT_FLAG_COUNT, &v->log_every, "N",
                                "Steps between two printed lines (off a terminal some 50 in all, at least every 15 s)" };
     v->flags[n++] =
@@ -240,26 +244,37 @@ static void explain_refusal(rt_job_kind k, int argc, char **argv, int rc, const 
 
 /* ---- several ranks ---- */
 
-/* This program again, as so many ranks: with the same arguments but for --devices. */
-static int start_ranks(const char *name, uint32_t count, int argc, char **argv, rt_err *e)
+static bool is_flag(const char *word, const char *flag, bool *joined)
 {
-    static const char flag[] = "--devices";
+    const size_t n = strlen(flag);
+    *joined = strncmp(word, flag, n) == 0 && word[n] == '=';
+    return *joined || strcmp(word, flag) == 0;
+}
+
+/* This program again, as so many ranks: with the same arguments but for --devices and --restarts. */
+static int start_ranks(const char *name, const flag_values *v, int argc, char **argv, rt_err *e)
+{
     char *words[RT_MAX_WORDS * 4] = { "retort", (char *)(uintptr_t)name };
-    size_t n = 2, most = sizeof words / sizeof *words - 1;
+    size_t n = 2, most = sizeof words / sizeof *words - 2; /* --resume may follow */
     for (int i = 0; i < argc; i++) {
-        bool whole = strcmp(argv[i], flag) == 0;
-        bool joined = strncmp(argv[i], flag, strlen(flag)) == 0 && argv[i][strlen(flag)] == '=';
+        bool joined;
         if (n == most) return rt_fail(e, RT_USAGE, "retort %s: too many words to start ranks with", name);
-        if (whole) i++;
-        if (!whole && !joined) words[n++] = argv[i];
+        if (is_flag(argv[i], "--devices", &joined) || is_flag(argv[i], "--restarts", &joined))
+            i += !joined;
+        else
+            words[n++] = argv[i];
     }
     fflush(stdout);
-    return rt_start_ranks(count, words, e);
+    return rt_start_ranks(v->devices, v->o.smoke ? 0 : v->restarts, words, e);
 }
 
 static int check_devices(const flag_values *v, const rt_ranks *ranks, rt_err *e)
 {
     uint32_t size = rt_job_ranks_size(ranks);
+    if (v->restarts && (ranks || v->devices < 2))
+        return rt_fail(e, RT_USAGE,
+                       "--restarts needs --devices: another launcher has to start ranks again by itself "
+                       "(docs/clusters.md)");
     if (!v->devices || !ranks || v->devices == size) return RT_OK;
     return rt_fail(e, RT_USAGE, "--devices %u, and a launcher has started %u ranks; leave --devices out", v->devices,
                    size);
@@ -312,7 +327,8 @@ static int lead(const char *name, rt_job_kind k, const char *usage, const char *
     if (rc < 0) explain_refusal(k, argc, argv, rc, e);
     if (rc < 0 || help) return rc;
     if ((rc = check_devices(&v, ranks, e)) < 0) return rc;
-    if (v.devices > 1 && !ranks) return start_ranks(name, v.devices, argc, argv, e);
+    if (k == RT_JOB_PLAN) v.o.devices = v.devices;
+    if (k != RT_JOB_PLAN && v.devices > 1 && !ranks) return start_ranks(name, &v, argc, argv, e);
     v.o.ranks = ranks;
     rt_run_printer p = {
         .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet

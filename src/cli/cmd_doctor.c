@@ -70,6 +70,7 @@ static void print_text(const machine *m)
         for (uint32_t i = 0; i < k.count; i++) {
             const rt_dev_info *d = &k.devices[i];
             rt_put_under(9, "  %-6s %u: %s%s%s\n", i ? "" : k.name, i, d->name, d->detail[0] ? "; " : "", d->detail);
+            if (d->ranks[0]) rt_put_under(9, "         ranks: %s\n", d->ranks);
             if (d->warning[0]) rt_put("         warning: %s\n", d->warning);
         }
     }
@@ -85,10 +86,11 @@ static json_t *backends_json(void)
         json_t *devices = json_array();
         for (uint32_t i = 0; i < k.count; i++) {
             const rt_dev_info *d = &k.devices[i];
-            json_array_append_new(
-                devices, json_pack("{s:i, s:s, s:s, s:s?, s:I, s:I}", "index", (int)i, "name", d->name, "detail",
-                                   d->detail, "warning", d->warning[0] ? d->warning : NULL, "memory_total",
-                                   (json_int_t)d->memory_total, "memory_free", (json_int_t)d->memory_free));
+            json_array_append_new(devices,
+                                  json_pack("{s:i, s:s, s:s, s:s?, s:s?, s:I, s:I}", "index", (int)i, "name", d->name,
+                                            "detail", d->detail, "ranks", d->ranks[0] ? d->ranks : NULL, "warning",
+                                            d->warning[0] ? d->warning : NULL, "memory_total",
+                                            (json_int_t)d->memory_total, "memory_free", (json_int_t)d->memory_free));
         }
         json_array_append_new(
             list, json_pack("{s:s, s:o, s:s?}", "name", k.name, "devices", devices, "reason", k.count ? NULL : k.why));

@@ -1,4 +1,5 @@
-/* start_ranks.c - `--devices N`: this program again as so many ranks, by the machine's mpirun, and waiting for it. */
+/* start_ranks.c - `--devices N`: this program again as so many ranks, by the machine's mpirun, and waiting for it; with
+ * --restarts again and again, resumed, where a rank has died. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -45,20 +46,27 @@ static void become_mpirun(const char *const *words, const char *const *list, con
 
 /* What asks this process to stop, asks rank 0 to save: mpirun passes SIGUSR1 on, and would end everybody at once where
  * it got the signal itself. A second time is meant. */
-static int wait_for(pid_t child, const sigset_t *signals)
+static int wait_for(pid_t child, const sigset_t *signals, bool *stopped)
 {
     int status = 0;
-    for (bool asked = false; waitpid(child, &status, WNOHANG) != child;) {
+    for (bool asked = *stopped = false; waitpid(child, &status, WNOHANG) != child;) {
         int sig = sigwaitinfo(signals, NULL);
         if (sig < 0 || sig == SIGCHLD) continue;
         kill(child, asked ? SIGTERM : SIGUSR1);
-        asked = true;
+        asked = *stopped = true;
     }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Returns errno; 0 never. */
-static int run_mpirun(const char *const *words, const char *const *list)
+/* A rank that was killed (its host shut down, no memory left), or a device, a network or a rank that hung. What the run
+ * itself is refused for would be so again. */
+static bool is_worth_another(int code)
+{
+    return code > 128 || code == rt_status_exit(RT_DEVICE) || code == rt_status_exit(RT_NETWORK);
+}
+
+/* Returns errno, or 0 with the exit code of the ranks. */
+static int run_mpirun(const char *const *words, const char *const *list, int *code, bool *stopped)
 {
     int tell[2], why = 0;
     sigset_t signals, before;
@@ -70,15 +78,37 @@ static int run_mpirun(const char *const *words, const char *const *list)
     if (child == 0) become_mpirun(words, list, &before, tell[1]);
     if (child < 0) return errno;
     close(tell[1]);
-    if (read(tell[0], &why, sizeof why) == (ssize_t)sizeof why) {
+    const bool failed = read(tell[0], &why, sizeof why) == (ssize_t)sizeof why;
+    close(tell[0]);
+    if (failed) {
         waitpid(child, NULL, 0);
         sigprocmask(SIG_SETMASK, &before, NULL);
         return why;
     }
-    _exit(wait_for(child, &signals));
+    *code = wait_for(child, &signals, stopped);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return 0;
 }
 
-int rt_start_ranks(uint32_t count, char *const *argv, rt_err *e)
+/* words: with room for one more. Comes back only with what keeps mpirun from running. */
+static int run_again(const char **words, size_t n, const char *const *list, uint32_t restarts)
+{
+    int code = 0;
+    bool stopped, resumes = false;
+    for (size_t i = 0; i < n; i++) resumes = resumes || strcmp(words[i], "--resume") == 0;
+    for (uint32_t turn = 0;; turn++) {
+        int why = run_mpirun(words, list, &code, &stopped);
+        if (why) return why;
+        if (stopped || turn == restarts || !is_worth_another(code)) _exit(code);
+        fprintf(stderr, "the ranks have ended with exit code %d: resumed from the last checkpoint, %u of %u times\n",
+                code, turn + 1, restarts);
+        if (!resumes) words[n++] = "--resume";
+        words[n] = NULL;
+        resumes = true;
+    }
+}
+
+int rt_start_ranks(uint32_t count, uint32_t restarts, char *const *argv, rt_err *e)
 {
     char number_text[16], self[4096];
     size_t args = 0, vars = 0, n = 0, m = 0;
@@ -100,7 +130,7 @@ int rt_start_ranks(uint32_t count, char *const *argv, rt_err *e)
     m = add_told(list, m, told);
     if (geteuid() == 0) m = add_told(list, m, told_root);
     list[m] = NULL;
-    int why = run_mpirun(words, list);
+    int why = run_again(words, n, list, restarts);
     rt_free(words);
     rt_free(list);
     return rt_fail(e, RT_NO_BACKEND,

@@ -21,7 +21,7 @@ struct rt_ranks {
     char version[80];
     char (*host)[HOST]; /* (size) */
     const char **host_list;
-    uint32_t here;
+    uint32_t here, place;
     rt_pulse *pulse; /* null: nobody is watched */
     rt_ranks_lost_fn lost;
 };
@@ -141,6 +141,7 @@ static int learn_hosts(rt_ranks *r, rt_err *e)
     for (uint32_t i = 0; i < r->peers.size; i++) {
         r->host_list[i] = r->host[i];
         r->here += strcmp(r->host[i], own) == 0;
+        r->place += i < r->peers.rank && strcmp(r->host[i], own) == 0;
     }
     r->peers.host = r->host_list;
     return RT_OK;
@@ -157,6 +158,8 @@ static void tell_lost(void *ctx, uint32_t rank)
         rank, r->host[rank], RT_PULSE_SECONDS);
     r->lost(text);
 }
+
+static void end_all(void *ctx, const char *sentence) { ((const rt_ranks *)ctx)->lost(sentence); }
 
 static int join(rt_ranks *r, const rt_launch *l, rt_err *e)
 {
@@ -175,6 +178,7 @@ static int join(rt_ranks *r, const rt_launch *l, rt_err *e)
     r->peers.give_from = give_from;
     r->peers.exchange = exchange;
     r->peers.gather = gather;
+    r->peers.lost = end_all;
     int rc = learn_hosts(r, e);
     return rc < 0 ? rc : rt_pulse_begin(&r->pulse, &r->peers, tell_lost, r, e);
 }
@@ -210,6 +214,7 @@ out:
 
 rt_peers *rt_ranks_peers(rt_ranks *r) { return r ? &r->peers : NULL; }
 uint32_t rt_ranks_here(const rt_ranks *r) { return r ? r->here : 1; }
+uint32_t rt_ranks_place(const rt_ranks *r) { return r ? r->place : 0; }
 const char *rt_ranks_library(const rt_ranks *r) { return r->version; }
 
 void rt_ranks_close(rt_ranks *r, int exit_code)

@@ -26,6 +26,7 @@ typedef void (*rt_ranks_lost_fn)(const char *sentence);
 int rt_ranks_open(rt_ranks **out, const char *const *env, rt_ranks_lost_fn lost, rt_err *e);
 rt_peers *rt_ranks_peers(rt_ranks *r);           /* null for null */
 uint32_t rt_ranks_here(const rt_ranks *r);       /* how many are on this host; 1 for null */
+uint32_t rt_ranks_place(const rt_ranks *r);      /* of these, how many come before this one */
 const char *rt_ranks_library(const rt_ranks *r); /* "Open MPI v4.1.4", as it calls itself */
 /* Leaves them: together, when every rank comes here; where torn, by ending all of them with this exit code. Accepts
  * null. */

@@ -298,6 +298,8 @@ static int time_program(const rt_exec *x, uint32_t i, samples *s, const rt_known
     const rt_plan *p = x->prog[i].plan;
     for (uint32_t t = 0; t < p->nops; t++) {
         uint32_t k = 0;
+        of_op[t] = 0;
+        if (p->ops[t].queue == RT_QUEUE_COMM) continue; /* nobody is there to do it with */
         while (k < s->n && !rt_op_costs_same(s->list[k].plan, s->list[k].op, p, &p->ops[t])) k++;
         if (k == s->n) {
             if (!rt_grow((void **)&s->list, &s->cap, s->n + 1, sizeof *s->list))

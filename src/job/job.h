@@ -45,6 +45,7 @@ typedef struct rt_job_run_opts {
     /* When the device is open; why as in rt_job_device_open. May be null; ctx is that of events. */
     void (*device)(void *ctx, rt_dev *d, const char *why);
     bool resume, override, fit, smoke; /* as in rt_run_opts */
+    uint32_t devices;                  /* of a plan: the ranks that the run would have; 0: one */
     struct rt_ranks *ranks;            /* those that make its steps together; null: one. Of rank 0; no plan has them */
     /* The device hangs, which ends the process: rc and *e are what the run ends with, *next what is to be done (wanted:
      * it begins again). In a thread of its own, and it does not come back; ctx is that of events. Null: nobody looks

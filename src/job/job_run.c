@@ -280,6 +280,7 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
                              .override = o->override,
                              .fit = o->fit,
                              .dry = o->kind == RT_JOB_PLAN,
+                             .devices = o->devices,
                              .smoke = o->smoke,
                              .scratch = o->env->scratch,
                              .now = o->env->now,
@@ -388,10 +389,15 @@ static int open_of_rank(void *ctx, const rt_settings *s, rt_dev **out, rt_err *e
 {
     place *p = ctx;
     char why[RT_JOB_WHY];
+    char name[32];
     rt_settings own = *s;
     const bool named = own.given[RT_SETTING_ID_device] && strcmp(own.device, "auto") != 0;
     share_threads(p->ranks, &own);
-    int rc = rt_job_device_open(&p->dev, &own, named ? NULL : "vulkan", p->env->environment, why, e);
+    const rt_dev_opts o = { .env = p->env->environment };
+    const char *device = rt_device_of_rank(named ? own.device : NULL, &o, rt_ranks_place(p->ranks), name);
+    const bool numbered = device == name;
+    if (numbered) RT_SETTINGS_PUT(&own, device, name);
+    int rc = rt_job_device_open(&p->dev, &own, named || numbered ? NULL : "vulkan", p->env->environment, why, e);
     if (rc >= 0) *out = p->dev;
     return rc;
 }

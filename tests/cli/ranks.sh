@@ -8,6 +8,10 @@ for name in $(env | sed -n 's/^\(OMPI_[A-Z_]*\|PMI_[A-Z]*\|PMIX_[A-Z_]*\|SLURM_[
 
 # ---- without an MPI, or without ranks of one ----
 
+run train --student nowhere --data nothing --out o --restarts 2
+exits 2
+err_has '--restarts needs --devices'
+
 shown="torchrun's variables"
 WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 run train --student nowhere --data nothing --out o
 exits 5
@@ -74,6 +78,16 @@ check 'the same curve' cmp a b
 ranks 1 "$@" --out single
 exits 0
 check 'one rank is one process' cmp one/model.safetensors single/model.safetensors
+
+# The plan of ranks that are not there is the plan that they had.
+shift
+run plan "$@" --devices 3
+exits 0
+out_has '^ranks     3, of 3 rows of a step or fewer'
+out_has ' with --zero 1, sends .*; taken'
+out_has 'of communication, by arithmetic over NVLink'
+check 'the same memory' test "$(grep '^memory' "$out")" = "$(grep '^memory' many3/run/plan.txt)"
+set -- distill "$@"
 
 # A teacher's cache, which every rank opens, and two teachers of the same rows.
 "$RETORT" cache --teacher teacher --student student --data data.jsonl --seq-len 64 --keep topk:8 --threads 1 --out cache >/dev/null
@@ -227,6 +241,35 @@ err_has 'stopped after step [0-9]+ of 100000; to resume'
 stop_ranks SIGUSR1 mpirun -n 2 "$RETORT" ARGS
 exits 130
 err_has 'stopped after step [0-9]+ of 100000; to resume'
+
+# ---- restarts: a rank is killed, and the run goes on by itself to the bits of one that was left alone ----
+
+set -- distill --teacher teacher --student student --data data.jsonl --seq-len 64 --batch 6 --steps 60 --lr 1e-4 --eval-every 60 \
+    --save-every 10 --threads 1
+run "$@" --out left_alone --devices 2
+exits 0
+shown='a rank is killed under --restarts 2'
+status=0
+python3 - "$out" "$err" "$RETORT" "$@" --out restarted --devices 2 --restarts 2 <<'PY' || status=$?
+import glob, os, signal, subprocess, sys, time
+out, err, *args = sys.argv[1:]
+p = subprocess.Popen(args, stdout=open(out, "w"), stderr=open(err, "w"), stdin=subprocess.DEVNULL)
+deadline = time.time() + 60
+while not glob.glob("restarted/run/checkpoints/checkpoint-*/state.json") and time.time() < deadline:
+    time.sleep(0.02)
+parent = {}
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        parent[int(pid)] = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+    except (OSError, IndexError):
+        pass
+ranks = sorted(pid for pid in parent if parent.get(parent[pid]) == p.pid)
+os.kill(ranks[-1], signal.SIGKILL)
+sys.exit(p.wait(120))
+PY
+exits 0
+err_has 'the ranks have ended with exit code 137: resumed from the last checkpoint, 1 of 2 times'
+check 'the same bits' cmp left_alone/model.safetensors restarted/model.safetensors
 
 # ---- a rank that is lost ends all of them ----
 

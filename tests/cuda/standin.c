@@ -1,12 +1,12 @@
-/* standin.c - a stand-in for libcuda.so.1 and libcublasLt.so.13, used by tests alone: every function that the backend
- * looks up, over host memory, with a log and a call that can be made to fail. Copies are done at once and kernels do
- * nothing, so it proves order, clean-up and messages, never numbers (but for standin_scaled.h). Both libraries are this
- * one file under two names, so that they share the log. */
+/* standin.c - a stand-in for libcuda.so.1, libcublasLt.so.13 and libnccl.so.2, used by tests alone: every function that
+ * the backend looks up, over host memory, with a log and a call that can be made to fail. Copies are done at once and
+ * kernels do nothing, so it proves order, clean-up and messages, never numbers (but for standin_scaled.h, and sums over
+ * ranks in standin_nccl.h). The libraries are this one file under three names, so that they share the log. */
 #include "standin.h"
 #include "standin_scaled.h"
 
-#include "backend/cuda/cuda_driver.h"
-#include "backend/cuda/cuda_lt.h"
+#include "backend/cuda/libs/cuda_driver.h"
+#include "backend/cuda/libs/cuda_lt.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +14,12 @@
 #include <string.h>
 
 enum { SMS = 132 };
+enum {
+    COUNT_UP = 2,
+    FIRST_FAULT,
+    TAKE_SLICE,
+    PLAYED_BYTES = 24
+}; /* functions that are played, and the most of their parameters */
 static standin s = { STANDIN_MACHINE };
 
 standin *standin_get(void);
@@ -228,6 +234,12 @@ static bool captured(standin_step step)
     return capturing;
 }
 
+/* A call of the graph that is being captured. */
+static void call_later(void (*fn)(void *), void *data)
+{
+    if (nhost_calls < STANDIN_STEPS) host_calls[nhost_calls++] = (host_call){ NULL, fn, data };
+}
+
 int cuMemcpyAsync(rt_cu_ptr to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream)
 {
     CALL(logged, "cuMemcpyAsync");
@@ -240,7 +252,7 @@ int cuLaunchHostFunc(rt_cu_stream stream, void (*fn)(void *), void *data)
 {
     CALL(logged, "cuLaunchHostFunc");
     if (!captured((standin_step){ .what = 'h', .stream = stream })) fn(data);
-    if (capturing && nhost_calls < STANDIN_STEPS) host_calls[nhost_calls++] = (host_call){ NULL, fn, data };
+    if (capturing) call_later(fn, data);
     return 0;
 }
 int cuStreamWaitEvent(rt_cu_stream stream, rt_cu_event event, unsigned flags)
@@ -290,9 +302,11 @@ int cuModuleUnload(rt_cu_module module)
 int cuModuleGetFunction(rt_cu_function *out, rt_cu_module module, const char *name)
 {
     (void)module;
-    (void)name;
     CALL(logged, "cuModuleGetFunction");
-    *out = (rt_cu_function)(uintptr_t)1;
+    *out = (rt_cu_function)(uintptr_t)(strcmp(name, "count_up") == 0      ? COUNT_UP
+                                       : strcmp(name, "first_fault") == 0 ? FIRST_FAULT
+                                       : strcmp(name, "take_slice") == 0  ? TAKE_SLICE
+                                                                          : 1);
     return 0;
 }
 int cuFuncGetAttribute(int *value, int attribute, rt_cu_function function)
@@ -359,14 +373,32 @@ int cuKernelGetFunction(rt_cu_function *out, void *kernel)
     return called("cuKernelGetFunction");
 }
 
+#include "standin_nccl.h"
+
+/* Most kernels do nothing. */
+static void play(rt_cu_function function, void **params)
+{
+    void (*fn)(void *) = function == (rt_cu_function)(uintptr_t)COUNT_UP      ? play_count_up
+                         : function == (rt_cu_function)(uintptr_t)FIRST_FAULT ? play_first_fault
+                         : function == (rt_cu_function)(uintptr_t)TAKE_SLICE  ? play_take_slice
+                                                                              : NULL;
+    void *kept = fn && capturing ? malloc(PLAYED_BYTES) : NULL;
+    if (kept) {
+        memcpy(kept, params[0], fn == play_count_up ? sizeof(rt_cuda_count_up_params) : PLAYED_BYTES);
+        call_later(fn, kept);
+    } else if (fn)
+        fn(params[0]);
+}
+
 /* Launches between the two ends of a capture become nodes; `nodes` counts those of the last one. */
 static size_t nodes;
 int cuLaunchKernelEx(const rt_cu_launch *how, rt_cu_function function, void **params, void **extra)
 {
-    (void)function, (void)extra;
+    (void)extra;
     CALL(logged, "cuLaunchKernelEx");
     s.launches++;
     captured((standin_step){ .what = 'k', .stream = how->stream });
+    play(function, params);
     if (s.launched) s.launched(how, params);
     for (unsigned i = 0; i < how->nattributes; i++)
         s.overlaps += how->attributes[i].id == RT_CU_LAUNCH_OVERLAP && how->attributes[i].value.flag;

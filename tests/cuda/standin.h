@@ -7,8 +7,8 @@
 
 struct rt_cu_launch;
 
-/* What a capture recorded, in order: 'k' a kernel, 'm' a product, 'c' a copy, 'h' a call of the host, 'r' an event
- * recorded, 'w' an event waited for. */
+/* What a capture recorded, in order: 'k' a kernel, 'm' a product, 'n' a collective, 'c' a copy, 'h' a call of the host,
+ * 'r' an event recorded, 'w' an event waited for. */
 typedef struct standin_step {
     char what;
     const void *stream, *event;
@@ -29,6 +29,9 @@ typedef struct standin {
     float lt_ms[3];                                      /* what a product by each of its candidates takes */
     int lt_fast;                                         /* products of codes that were asked to add up fast */
     uint32_t lt_work[3];                                 /* scratch of each of its candidates; 0: 4096 */
+    int nccl_version;                                    /* 22809 */
+    int nccl_fault;                                      /* what a communicator is asked and says by itself */
+    int nccl_absent;                                     /* 1: this rank never comes to a collective */
     uint64_t memory, module_bytes;                       /* 8 GiB; what a module takes of it */
     int lazy;                                            /* 1: functions in graphs are found not loaded */
     int clean;                                           /* 1: new device memory is 0, not 0xff */
@@ -45,6 +48,7 @@ typedef struct standin {
     uint64_t launches; /* of kernels */
     uint64_t overlaps; /* launches that need not wait for the end of the kernel before */
     int lost;          /* a call has failed, and it was sticky */
+    int nccl_aborts;   /* communicators that were given up */
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */
     double clock;      /* milliseconds that products and graphs took, and outside of these copies and waits */
@@ -59,6 +63,6 @@ typedef standin *(*standin_get_fn)(void); /* symbol "standin_get" */
 /* The machine that is played unless a test says otherwise. */
 #define STANDIN_MACHINE                                                                                                \
     .devices = 1, .capability = 90, .driver_version = 13000, .lt_version = 130100, .lt_cudart = 13000,                 \
-    .memory = 8ull << 30, .module_bytes = 1 << 20
+    .nccl_version = 22809, .memory = 8ull << 30, .module_bytes = 1 << 20
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef RT_TESTS_CUDA_STANDIN_SCALED_H
 #define RT_TESTS_CUDA_STANDIN_SCALED_H
 
-#include "backend/cuda/cuda_lt.h"
+#include "backend/cuda/libs/cuda_lt.h"
 #include "num/dtype.h"
 
 #include <math.h>

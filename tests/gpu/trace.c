@@ -4,8 +4,8 @@
  *
  * All those functions take integers and addresses alone, so one shape passes on any of them: callees read as many words
  * as they have parameters, and the rest is whatever stood on the caller's stack. */
-#include "backend/cuda/cuda_driver.h"
-#include "backend/cuda/cuda_lt.h"
+#include "backend/cuda/libs/cuda_driver.h"
+#include "backend/cuda/libs/cuda_lt.h"
 
 #include <fcntl.h>
 #include <link.h>

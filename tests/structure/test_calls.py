@@ -11,7 +11,7 @@ RULES = [  # what, names, objects (below src/) that may use them
     ("prints", "stdout stderr printf vprintf puts putchar putc perror psignal err errx warn warnx syslog", ["cli/"]),
     ("ends the process", "exit _exit _Exit quick_exit abort __assert_fail raise kill", ["cli/"]),
     ("reads or changes the environment", "getenv secure_getenv setenv putenv unsetenv environ",
-     ["cli/", "backend/cpu/cpu_blas_core.o"]),
+     ["cli/", "backend/cpu/cpu_blas_core.o", "backend/cuda/cuda_comm.o"]),
     ("allocates", "malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign valloc strdup strndup "
      "asprintf vasprintf getline getdelim open_memstream sbrk", ["base/mem.o"]),
     ("keeps state that threads share", "rand srand random srandom drand48 lrand48 strtok localtime gmtime ctime asctime "

@@ -61,14 +61,16 @@ NUMBERS = {  # ours: theirs
     "sizeof(rt_cu_ptr)": "sizeof(CUdeviceptr)", "sizeof(rt_cu_device)": "sizeof(CUdevice)",
     "sizeof(rt_cu_kernel_params)": "sizeof(CUDA_KERNEL_NODE_PARAMS)",
     "offsetof(rt_cu_kernel_params, kernel)": "offsetof(CUDA_KERNEL_NODE_PARAMS, kern)",
+    "RT_NCCL_SUCCESS": "ncclSuccess", "RT_NCCL_IN_PROGRESS": "ncclInProgress", "RT_NCCL_BYTE": "ncclUint8", "RT_NCCL_F32": "ncclFloat32",
+    "RT_NCCL_SUM": "ncclSum", "sizeof(rt_nccl_id)": "sizeof(ncclUniqueId)", "sizeof(rt_nccl_comm)": "sizeof(ncclComm_t)",
     "sizeof(rt_lt_algo)": "sizeof(cublasLtMatmulAlgo_t)", "sizeof(rt_lt_choice)": "sizeof(cublasLtMatmulHeuristicResult_t)",
     "offsetof(rt_lt_choice, state)": "offsetof(cublasLtMatmulHeuristicResult_t, state)",
 }
 
 include = next((f"{root}/include" for root in ROOTS if root and os.path.exists(f"{root}/include/cublasLt.h")
-                and os.path.exists(f"{root}/include/cuda.h")), None)
-ours = "src/backend/cuda/cuda_driver.h", "src/backend/cuda/cuda_lt.h"
-declared = set(re.findall(r"\b(RT_(?:CU|LT)_[A-Z0-9_]+) = -?\d", "".join(read(p) for p in ours)))
+                and os.path.exists(f"{root}/include/cuda.h") and os.path.exists(f"{root}/include/nccl.h")), None)
+ours = "src/backend/cuda/libs/cuda_driver.h", "src/backend/cuda/libs/cuda_lt.h", "src/backend/cuda/libs/cuda_nccl.h"
+declared = set(re.findall(r"\b(RT_(?:CU|LT|NCCL)_[A-Z0-9_]+) = -?\d", "".join(read(p) for p in ours)))
 compared = {word for key in NUMBERS for word in re.findall(r"RT_\w+", key)}
 for name in sorted(declared - compared - {"RT_CU_SUCCESS"}):
     check(False, f"{name} is declared, and nothing compares it with NVIDIA's headers")
@@ -77,9 +79,9 @@ for name in sorted(declared - compared - {"RT_CU_SUCCESS"}):
 def builds(text):
     """What the compiler says against the text; empty when it takes it."""
     with tempfile.NamedTemporaryFile("w", suffix=".c") as f:
-        f.write('#include <stddef.h>\n#include <cuda.h>\n#include <cublasLt.h>\n#include "backend/cuda/cuda_driver.h"\n'
+        f.write('#include <stddef.h>\n#include <cuda.h>\n#include <cublasLt.h>\n#include "backend/cuda/libs/cuda_driver.h"\n'
                 '#include "backend/cuda/kernels/cuda_tensor_map.h"\n'
-                '#include "backend/cuda/cuda_lt.h"\n' + text)
+                '#include "backend/cuda/libs/cuda_lt.h"\n#include "backend/cuda/libs/cuda_nccl.h"\n#include <nccl.h>\n' + text)
         f.flush()
         done = subprocess.run([CC, "-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", "-Isrc", "-isystem", include, f.name],
                               capture_output=True, text=True)
@@ -88,7 +90,7 @@ def builds(text):
 
 def symbols(path):
     """Names that a list binds: (name without a version, whole name)."""
-    return [(re.sub(r"_v\d+$", "", s), s) for s in re.findall(r"^\s*X\(\w+, (cu\w+)", read(path), re.M)]
+    return [(re.sub(r"_v\d+$", "", s), s) for s in re.findall(r"^\s*X\(\w+, ((?:cu|nccl)\w+)", read(path), re.M)]
 
 
 def check_each(lines):
@@ -103,7 +105,7 @@ if include:
     check_each([(f'_Static_assert({mine} == (unsigned){theirs}, "differs");\n', f"{mine} is not {theirs} of {include}")
                 for mine, theirs in NUMBERS.items()])
     check(builds('_Static_assert(RT_LT_BF16 == CUDA_R_16F, "differs");\n') != "", "a difference is not seen")
-    for header, path in (("cuda.h", ours[0]), ("cublasLt.h", ours[1])):
+    for header, path in (("cuda.h", ours[0]), ("cublasLt.h", ours[1]), ("nccl.h", ours[2])):
         text = read(f"{include}/{header}")
         check_each([(f"static void *use_{plain}(void) {{ return (void *){plain}; }}\n", f"{plain} is not in {header}")
                     for plain, _ in symbols(path)])
@@ -113,5 +115,5 @@ if include:
                 check(newer is not None, f"{name}: {header} has no such version of {plain}")
 else:
     check(True, "")
-    print("no cuda.h and cublasLt.h here: nothing to compare with")
+    print("no cuda.h, cublasLt.h and nccl.h here: nothing to compare with")
 finish()

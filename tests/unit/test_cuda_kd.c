@@ -10,7 +10,7 @@
 
 #include "standin_case.h"
 
-#include "backend/cuda/cuda_driver.h"
+#include "backend/cuda/libs/cuda_driver.h"
 #include "backend/cuda/kernels/cuda_kd.h"
 #include "exec/exec.h"
 #include "op/emit.h"

@@ -1,9 +1,8 @@
 /* cpu_comm.c - what ranks do together.
  *
- * all_reduce goes by pieces, and cuts each into a slice for every rank: slices are exchanged, each rank adds up its own
- * in the order of the ranks, and the sums are gathered. So every rank sends and receives what a ring would, every
- * element is added up once, in one order, and all ranks have the same bits. reduce_scatter and all_gather are its two
- * halves, with slices that ranks own: of so many elements of every slice at a time, short ones filled up with zeros. */
+ * all_reduce goes by pieces, and cuts each into a slice for every rank (rt_peers_sum). reduce_scatter and all_gather
+ * are its two halves, with slices that ranks own: of so many elements of every slice at a time, short ones filled up
+ * with zeros. */
 #include "backend/cpu/cpu_split.h"
 
 enum { PIECE = 1 << 20 }; /* elements */
@@ -14,15 +13,6 @@ static uint64_t room_of(const rt_rows_args *a)
 {
     uint64_t n = (uint64_t)a->N * a->C;
     return slice_of(n < PIECE ? n : PIECE, a->R) * a->R; /* floats */
-}
-
-/* sum (n): of the parts (R, n), in place of the first */
-static void add_parts(float *part, uint64_t n, uint32_t ranks)
-{
-    for (uint32_t r = 1; r < ranks; r++) {
-        const float *of = part + r * n;
-        for (uint64_t i = 0; i < n; i++) part[i] += of[i];
-    }
 }
 
 /* Elements [first, first + n) of x, row after row, into dense, or from it. */
@@ -44,9 +34,7 @@ static void reduce_piece(const rt_peers *p, const rt_operand *x, uint64_t first,
     uint64_t slice = slice_of(n, p->size), all = slice * p->size;
     move_piece(x, first, n, send, false);
     memset(send + n, 0, (all - n) * sizeof *send);
-    p->exchange(p->ctx, send, recv, slice * sizeof *send);
-    add_parts(recv, slice, p->size);
-    p->gather(p->ctx, recv, send, slice * sizeof *send);
+    rt_peers_sum(p, send, recv, slice);
     move_piece(x, first, n, send, true);
 }
 
@@ -115,7 +103,7 @@ void RT_CPU(reduce_scatter)(const rt_cpu_ctx *c, const rt_bound_op *o)
             fill_piece(send + r * piece, x + part[r].first + done, left_of(&part[r], done, piece), piece, sizeof *x);
         if (a->R > 1) {
             o->peers->exchange(o->peers->ctx, send, recv, piece * sizeof *send);
-            add_parts(recv, piece, a->R);
+            rt_peers_add(recv, piece, a->R);
             sum = recv;
         }
         for (uint64_t i = 0; i < n; i++) own[done + i] = adds ? own[done + i] + sum[i] : sum[i];

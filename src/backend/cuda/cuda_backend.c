@@ -162,6 +162,8 @@ static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
             if (i >= cap) continue;
             f.memory = memory_kind(&own, &g);
             describe(&out[i], &g, &f);
+            if (!o || (!o->unnamed && !o->left_out)) /* nobody looks for a device to open */
+                rt_cuda_ranks_probe(&own, out[i].ranks, sizeof out[i].ranks);
             out[i].memory_free = g.total; /* what is free is known once the device is open */
             if (rc < 0) snprintf(out[i].detail, sizeof out[i].detail, "not usable: %.300s", e.text);
         }
@@ -187,6 +189,7 @@ static void close_dev(rt_dev *dev)
         rt_cuda_modules_free(d);
         rt_cuda_stages_free(d);
         rt_cuda_queue_close(d);
+        rt_cuda_ranks_close(d);
         if (d->stream) d->cu.stream_free(d->stream);
         d->cu.context_release(d->device);
     }
@@ -224,6 +227,13 @@ out:
     return rc;
 }
 
+/* Whether a variable of the environment is 1. */
+static bool is_on(const rt_cuda_options *o, const char *name)
+{
+    const char *value = rt_dev_env(o->env, name);
+    return value && strcmp(value, "1") == 0;
+}
+
 static int start(rt_cuda_dev *d, const rt_cuda_options *o, rt_err *e)
 {
     int rc;
@@ -237,15 +247,9 @@ static int start(rt_cuda_dev *d, const rt_cuda_options *o, rt_err *e)
     RT_TRY(rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory"));
     d->context_bytes = total - left;
     RT_TRY(open_lt(d, o, e));
+    if (is_on(o, "RETORT_NCCL_ALONE")) RT_TRY(rt_cuda_meet_alone(d, e));
 out:
     return rc;
-}
-
-/* Whether a variable of the environment is 1. */
-static bool is_on(const rt_cuda_options *o, const char *name)
-{
-    const char *value = rt_dev_env(o->env, name);
-    return value && strcmp(value, "1") == 0;
 }
 
 static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
@@ -280,6 +284,10 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->by_class = g.by_class;
     d->memory = memory_kind(&own, &g);
     d->sync = own.sync;
+    d->env = own.env;
+    d->nccl_asked = rt_dev_env(own.env, "RETORT_NCCL");
+    d->nccl_algo = rt_dev_env(own.env, "NCCL_ALGO");
+    d->hang_seconds = rt_dev_env(own.env, "RETORT_NCCL_SECONDS");
     d->fast_sums = is_on(&own, "RETORT_FP8_FAST_SUMS");
     rt_cuda_tune_begin(d, &own);
     RT_TRY(start(d, &own, e));
@@ -327,6 +335,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     if (d->memory == RT_MEM_DEVICE && d->by_class == RT_MEM_DEVICE && total - left > d->context_bytes)
         out->taken_bytes = total - left - d->context_bytes;
     out->own_bytes = d->own_bytes;
+    snprintf(out->ranks, sizeof out->ranks, "%s", rt_cuda_ranks_text(d));
     rt_cuda_tune_text(d, out->tuning, sizeof out->tuning);
 out:
     return rc;
@@ -354,6 +363,7 @@ static void identity(rt_dev *dev, rt_str *out)
     h = rt_hash(rt_cuda_numbers_of(d->arch.sm), sizeof(rt_cuda_numbers));
     rt_str_printf(out, "; numbers %.8s", rt_hash_text(hex, h));
     if (d->lt_handle) rt_str_printf(out, "; cuBLASLt %u", d->lt.version);
+    rt_cuda_ranks_identity(d, out);
 }
 
 static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *need)
@@ -373,6 +383,7 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
 const rt_backend rt_backend_cuda = {
     .name = "cuda",
     .async = true,
+    .alike = true,
     .queues = true,
     .queue_times = rt_cuda_queue_times,
     .options = rt_cuda_option_table,
@@ -385,6 +396,7 @@ const rt_backend rt_backend_cuda = {
     .mem_free = rt_cuda_mem_free,
     .copy = rt_cuda_mem_copy,
     .supports = supports,
+    .meet = rt_cuda_meet,
     .prepare = rt_cuda_prepare,
     .seal = rt_cuda_seal,
     .run = rt_cuda_run,

@@ -2,12 +2,12 @@
 #ifndef RT_BACKEND_CUDA_INTERNAL_H
 #define RT_BACKEND_CUDA_INTERNAL_H
 
-#include "backend/cuda/cuda_driver.h"
 #include "backend/cuda/cuda_image.h"
 #include "backend/cuda/cuda_launch.h"
-#include "backend/cuda/cuda_lt.h"
 #include "backend/cuda/cuda_options.h"
 #include "backend/cuda/cuda_tuned.h"
+#include "backend/cuda/libs/cuda_driver.h"
+#include "backend/cuda/libs/cuda_lt.h"
 #include "base/mem.h"
 
 #include <stdatomic.h>
@@ -69,6 +69,8 @@ typedef struct rt_cuda_letter {
     rt_ticket ticket;
 } rt_cuda_letter;
 
+typedef struct rt_cuda_ranks rt_cuda_ranks; /* those that this one runs programs with (cuda_comm.c) */
+
 typedef struct rt_cuda_dev {
     rt_dev base;
     rt_cuda_caps caps; /* sm: of the kernels in use, not newer than the GPU */
@@ -83,13 +85,17 @@ typedef struct rt_cuda_dev {
     rt_cu_device device;
     rt_cu_context context;
     rt_cu_stream stream;
-    rt_cu_stream copies; /* of the copy queue; null: no program has one */
-    uint8_t *read_stage; /* (RT_CUDA_STAGE_BYTES) pinned, for what is read from files; null: nothing is */
-    atomic_bool read_failed;
-    rt_err read_err;              /* then: why */
-    rt_mem_kind by_class, memory; /* what the GPU is; what is used */
-    uint64_t total;               /* bytes */
+    rt_cu_stream copies;  /* of the copy queue; null: no program has one */
+    uint8_t *read_stage;  /* (RT_CUDA_STAGE_BYTES) pinned, for what is read from files; null: nothing is */
+    rt_cuda_ranks *ranks; /* null: this one is alone */
+    /* What went wrong in another thread, which reads files or watches the ranks, and is told by whoever waits. */
+    atomic_bool aside_taken, aside_failed; /* taken: by the first that is to be told */
+    rt_err aside_err;                      /* then: what */
+    rt_mem_kind by_class, memory;          /* what the GPU is; what is used */
+    uint64_t total;                        /* bytes */
     bool sync;
+    const char *const *env;
+    const char *nccl_asked, *nccl_algo, *hang_seconds; /* of env: RETORT_NCCL, NCCL_ALGO, RETORT_NCCL_SECONDS */
     bool fast_sums;  /* RETORT_FP8_FAST_SUMS=1: in e4m3 GEMMs by the library, to measure them */
     char no_lt[160]; /* why there is no cuBLASLt; empty when there is */
     rt_cuda_module *modules;
@@ -221,11 +227,31 @@ void rt_cuda_queue_close(rt_cuda_dev *d);
 uint64_t rt_cuda_fetch_piece(const rt_operand *x);
 /* f has to stay where it is while graphs that captured it can run. */
 int rt_cuda_fetch_run(rt_cuda_fetch *f, rt_cu_stream stream, rt_err *e);
-/* What went wrong while a program read; RT_OK: nothing yet. */
-int rt_cuda_read_status(rt_cuda_dev *d, rt_err *e);
+/* What went wrong in another thread; RT_OK: nothing yet. The first is kept. */
+int rt_cuda_aside_status(rt_cuda_dev *d, rt_err *e);
+void rt_cuda_aside_fail(rt_cuda_dev *d, const rt_err *why);
 void rt_cuda_push_fetch(rt_cuda_builder *b, const rt_operand *y, const rt_operand *x);
 
+/* cuda_comm.c: what ranks do together. */
+typedef struct rt_cuda_collective rt_cuda_collective; /* one op of them (cuda_ranks.h) */
+/* Every rank calls it, before a program of several is sealed; alone: of one rank, for a test (RETORT_NCCL_ALONE=1). The
+ * verdict is the same on all. */
+int rt_cuda_meet(rt_dev *d, const rt_peers *p, rt_err *e);
+int rt_cuda_meet_alone(rt_cuda_dev *d, rt_err *e);
+void rt_cuda_ranks_close(rt_cuda_dev *d);
+rt_cu_stream rt_cuda_ranks_stream(const rt_cuda_dev *d);
+/* Whether programs are cut at collectives, which the host then does; else they are in the graphs. */
+bool rt_cuda_ranks_staged(const rt_cuda_dev *d);
+/* "NCCL 2.28.9 among 8 ranks"; empty: alone. */
+const char *rt_cuda_ranks_text(const rt_cuda_dev *d);
+/* For the identity of a program: what decides bits. */
+void rt_cuda_ranks_identity(const rt_cuda_dev *d, rt_str *out);
+/* For `doctor`: which NCCL would be used. */
+void rt_cuda_ranks_probe(const rt_cuda_options *o, char *out, size_t size);
+
 /* cuda_program.c */
+/* Neighbours, which are done together; their parts are the program's from here on. */
+void rt_cuda_push_collectives(rt_cuda_builder *b, const rt_cuda_collective *list, uint32_t count);
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *g, const rt_cuda_gemm_io *io);
 rt_cuda_dev *rt_cuda_builder_dev(rt_cuda_builder *b);
 void rt_cuda_builder_fail(rt_cuda_builder *b, int status, const char *text);

@@ -148,7 +148,7 @@ int rt_cuda_wait(rt_dev *dev, rt_ticket t, rt_err *e)
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(d->event[t % RT_CUDA_EVENTS]), e, "waiting for the GPU"));
     d->done = t;
-    RT_TRY(rt_cuda_read_status(d, e));
+    RT_TRY(rt_cuda_aside_status(d, e));
     deliver(d, true);
     return RT_OK;
 out:
@@ -320,10 +320,8 @@ static void read_piece(void *data)
     const rt_cuda_fetch *f = data;
     rt_cuda_dev *d = f->d;
     rt_err e = { 0 };
-    if (atomic_load(&d->read_failed)) return;
-    if (f->reader->read(f->reader->ctx, f->from, f->bytes, d->read_stage, &e) >= 0) return;
-    d->read_err = e;
-    atomic_store(&d->read_failed, true);
+    if (atomic_load(&d->aside_failed)) return;
+    if (f->reader->read(f->reader->ctx, f->from, f->bytes, d->read_stage, &e) < 0) rt_cuda_aside_fail(d, &e);
 }
 
 int rt_cuda_fetch_run(rt_cuda_fetch *f, rt_cu_stream stream, rt_err *e)
@@ -337,9 +335,16 @@ out:
     return rc;
 }
 
-int rt_cuda_read_status(rt_cuda_dev *d, rt_err *e)
+void rt_cuda_aside_fail(rt_cuda_dev *d, const rt_err *why)
 {
-    if (!atomic_load(&d->read_failed)) return RT_OK;
-    if (e) *e = d->read_err;
-    return d->read_err.status;
+    if (atomic_exchange(&d->aside_taken, true)) return;
+    d->aside_err = *why;
+    atomic_store(&d->aside_failed, true);
+}
+
+int rt_cuda_aside_status(rt_cuda_dev *d, rt_err *e)
+{
+    if (!atomic_load(&d->aside_failed)) return RT_OK;
+    if (e) *e = d->aside_err;
+    return d->aside_err.status;
 }

@@ -3,9 +3,9 @@
  * Owns: the builder that op families push into, preparing (the same ops on memory that is only promised, so that all
  * code is loaded before anything is allocated), sealing, running. Every function that a graph launches, ours or a
  * library's, is known to be loaded when seal returns: nothing is left to load or to compile while training. */
-#include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_op.h"
 #include "backend/cuda/cuda_policy.h"
+#include "backend/cuda/cuda_ranks.h"
 #include "backend/cuda/kernels/cuda_sums.h"
 
 #include <stdio.h>
@@ -18,12 +18,22 @@ typedef struct launch {
     const char *name;   /* of the kernel */
     rt_cu_function function;
     uint32_t grid[3], block, shared;
-    uint32_t cluster;    /* blocks of one; 0: blocks by themselves */
-    uint32_t params;     /* offset in the program's parameters */
-    rt_cuda_fetch fetch; /* of the copy queue; else its d is null */
-    uint32_t after;      /* 1 + the launch of the other queue that it waits for; 0: none */
-    rt_cu_event done;    /* that others wait for; null: none does */
+    uint32_t cluster;            /* blocks of one; 0: blocks by themselves */
+    uint32_t params;             /* offset in the program's parameters */
+    rt_cuda_fetch fetch;         /* of the copy queue; else its d is null */
+    uint32_t first, collectives; /* so many of the program's from that one on; 0: it is none */
+    rt_queue queue;
+    uint32_t after[RT_QUEUE_COUNT]; /* 1 + the last launch of each other queue that it waits for; 0: none */
+    rt_cu_event done;               /* that others wait for; null: none does */
 } launch;
+
+/* A program is one graph, or where the host does something in between, graphs and what it does behind each. */
+typedef struct segment {
+    uint32_t first, end; /* launches of the graph */
+    bool host;           /* launch `end` is the host's */
+    bool uses[RT_QUEUE_COUNT];
+    rt_cu_graph_exec graph; /* null: no launches, or --sync */
+} segment;
 
 struct rt_prog {
     launch *launches;
@@ -32,9 +42,13 @@ struct rt_prog {
     uint32_t nparams, params_cap; /* bytes */
     rt_op_kind *kinds;            /* (nops) for messages */
     uint32_t *ended;              /* (nops) launches there were when the op had been emitted */
-    bool copies, reads;           /* there is a copy queue; it reads files */
-    rt_cu_event begun, joined;    /* of the copy queue */
-    rt_cu_graph_exec graph;
+    rt_cuda_collective *collectives;
+    uint32_t ncollectives, collectives_cap;
+    bool reads;                         /* the copy queue reads files */
+    rt_cu_event begun;                  /* of the other queues, where the compute queue is then */
+    rt_cu_event joined[RT_QUEUE_COUNT]; /* of each other queue */
+    segment *segments;
+    uint32_t nsegments, segments_cap;
 };
 
 /* Sums that were asked for and not launched yet. */
@@ -49,10 +63,10 @@ struct rt_cuda_builder {
     rt_prog *prog;
     const rt_bound_op *ops;
     waiting later;
-    uint32_t op;                    /* that is being emitted */
-    uint32_t after[RT_QUEUE_COUNT]; /* of the next launch on each queue, as launch.after */
-    uint32_t neighbours, took;      /* ops of its kind from it on; of those, how many are emitted with it */
-    rt_err err;                     /* sticky */
+    uint32_t op;                                    /* that is being emitted */
+    uint32_t after[RT_QUEUE_COUNT][RT_QUEUE_COUNT]; /* of the next launch on each queue, as launch.after */
+    uint32_t neighbours, took; /* ops of its kind from it on; of those, how many are emitted with it */
+    rt_err err;                /* sticky */
 };
 
 /* ---- the builder ---- */
@@ -94,7 +108,7 @@ static launch *add(rt_cuda_builder *b)
         return NULL;
     }
     launch *l = &g->launches[g->nlaunches++];
-    *l = (launch){ .op = b->op };
+    *l = (launch){ .op = b->op, .queue = b->ops[b->op].queue };
     return l;
 }
 
@@ -174,8 +188,22 @@ void rt_cuda_push_fetch(rt_cuda_builder *b, const rt_operand *y, const rt_operan
                                     .bytes = bytes - at < most ? bytes - at : most,
                                     .reader = x->reader };
     }
-    b->prog->copies = true;
     b->prog->reads = b->prog->reads || x->reader;
+}
+
+void rt_cuda_push_collectives(rt_cuda_builder *b, const rt_cuda_collective *list, uint32_t count)
+{
+    rt_prog *g = b->prog;
+    launch *l = add(b);
+    if (!rt_grow((void **)&g->collectives, &g->collectives_cap, g->ncollectives + count, sizeof *g->collectives)) {
+        rt_cuda_builder_fail(b, RT_NOMEM, "no memory for a list of collectives");
+        for (uint32_t i = 0; i < count; i++) rt_free(list[i].part);
+        return;
+    }
+    memcpy(g->collectives + g->ncollectives, list, count * sizeof *list);
+    if (l) l->first = g->ncollectives;
+    if (l) l->collectives = count;
+    g->ncollectives += count;
 }
 
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gemm_io *io)
@@ -238,19 +266,36 @@ void rt_cuda_prog_free(rt_dev *dev, rt_prog *g)
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     if (!g) return;
     rt_cuda_enter(d, NULL);
-    if (g->graph) d->cu.graph_exec_free(g->graph);
+    for (uint32_t i = 0; i < g->nsegments; i++)
+        if (g->segments[i].graph) d->cu.graph_exec_free(g->segments[i].graph);
     if (g->begun) d->cu.event_free(g->begun);
-    if (g->joined) d->cu.event_free(g->joined);
+    for (int q = 0; q < RT_QUEUE_COUNT; q++)
+        if (g->joined[q]) d->cu.event_free(g->joined[q]);
     for (uint32_t i = 0; i < g->nlaunches; i++)
         if (g->launches[i].done) d->cu.event_free(g->launches[i].done);
     rt_free(g->ended);
     rt_free(g->launches);
     rt_free(g->params);
+    for (uint32_t i = 0; i < g->ncollectives; i++) rt_free(g->collectives[i].part);
+    rt_free(g->collectives);
+    rt_free(g->segments);
     rt_free(g->kinds);
     rt_free(g);
 }
 
-static rt_queue queue_of(const launch *l) { return l->fetch.d ? RT_QUEUE_COPY : RT_QUEUE_COMPUTE; }
+static rt_cu_stream stream_of(const rt_cuda_dev *d, rt_queue queue)
+{
+    return d->sync || queue == RT_QUEUE_COMPUTE ? d->stream
+           : queue == RT_QUEUE_COPY             ? d->copies
+                                                : rt_cuda_ranks_stream(d);
+}
+
+static bool waits(const launch *l)
+{
+    bool any = false;
+    for (int q = 0; q < RT_QUEUE_COUNT; q++) any = any || l->after[q];
+    return any;
+}
 
 static bool belongs(const rt_bound_op *a, const rt_bound_op *b) { return a->kind == b->kind && a->queue == b->queue; }
 
@@ -263,14 +308,14 @@ static void put_order(rt_cuda_builder *b, uint32_t first, uint32_t took)
     for (uint32_t t = b->op; t < b->op + took; t++) {
         for (uint32_t r = 0; r < RT_QUEUE_COUNT; r++) {
             uint32_t after = b->ops[t].after[r] ? g->ended[b->ops[t].after[r] - 1] : 0;
-            if (after > b->after[queue]) b->after[queue] = after;
+            if (after > b->after[queue][r]) b->after[queue][r] = after;
         }
         g->ended[t] = g->nlaunches;
     }
-    while (first < g->nlaunches && queue_of(&g->launches[first]) != queue) first++;
+    while (first < g->nlaunches && g->launches[first].queue != queue) first++;
     if (first == g->nlaunches) return;
-    g->launches[first].after = b->after[queue];
-    b->after[queue] = 0;
+    memcpy(g->launches[first].after, b->after[queue], sizeof b->after[queue]);
+    memset(b->after[queue], 0, sizeof b->after[queue]);
 }
 
 static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
@@ -291,7 +336,7 @@ static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_pr
         while (i + b.neighbours < nops && belongs(&ops[i + b.neighbours], &ops[i])) b.neighbours++;
         if (any_awaits(&b.later, &ops[i], b.neighbours)) {
             launch_sums(&b);
-            if (ops[i].queue == RT_QUEUE_COPY) b.after[RT_QUEUE_COPY] = g->nlaunches;
+            if (ops[i].queue != RT_QUEUE_COMPUTE) b.after[ops[i].queue][RT_QUEUE_COMPUTE] = g->nlaunches;
         }
         rt_cuda_op_find(ops[i].kind)->emit(&b, &ops[i]);
         put_order(&b, first, b.took);
@@ -342,20 +387,22 @@ out:
 
 static int launch_one(rt_cuda_dev *d, const rt_prog *g, launch *l, rt_err *e)
 {
-    if (l->fetch.d) return rt_cuda_fetch_run(&l->fetch, d->sync ? d->stream : d->copies, e);
+    const rt_cu_stream on = stream_of(d, l->queue);
+    if (l->fetch.d) return rt_cuda_fetch_run(&l->fetch, on, e);
+    if (l->collectives) return rt_cuda_collectives_enqueue(d, g->collectives + l->first, l->collectives, on, e);
     if (l->gemm) return rt_cuda_gemm_run(d, l->gemm, &l->io, e);
     void *params[] = { g->params + l->params };
     rt_cu_launch_attribute attributes[2];
     unsigned n = 0;
     /* Not behind another queue, whose end no kernel waits for by itself. */
-    if (!l->after && rt_cuda_may_overlap(d->caps.sm, d->cu.version))
+    if (!waits(l) && l->queue == RT_QUEUE_COMPUTE && rt_cuda_may_overlap(d->caps.sm, d->cu.version))
         attributes[n++] = (rt_cu_launch_attribute){ .id = RT_CU_LAUNCH_OVERLAP, .value.flag = 1 };
     if (l->cluster)
         attributes[n++] = (rt_cu_launch_attribute){ .id = RT_CU_LAUNCH_CLUSTER, .value.blocks = { l->cluster, 1, 1 } };
     rt_cu_launch how = { .grid = { l->grid[0], l->grid[1], l->grid[2] },
                          .block = { l->block, 1, 1 },
                          .shared = l->shared,
-                         .stream = d->stream,
+                         .stream = on,
                          .attributes = attributes,
                          .nattributes = n };
     int result = d->cu.launch(&how, l->function, params, NULL);
@@ -368,7 +415,18 @@ static int name_op(const rt_prog *g, const launch *l, int rc, rt_err *e)
     return rc;
 }
 
-static const char *text_of(const launch *l) { return l->fetch.d ? "a copy" : l->gemm ? "cuBLASLt" : l->name; }
+static const char *text_of(const launch *l)
+{
+    return l->fetch.d ? "a copy" : l->collectives ? "a sum over ranks" : l->gemm ? "cuBLASLt" : l->name;
+}
+
+/* What the host does between two graphs: sums over ranks where NCCL is not. */
+static bool is_hosts(const rt_cuda_dev *d, const launch *l) { return l->collectives && rt_cuda_ranks_staged(d); }
+
+static int host_one(rt_cuda_dev *d, const rt_prog *g, const launch *l, rt_err *e)
+{
+    return rt_cuda_collectives_stage(d, g->collectives + l->first, l->collectives, e);
+}
 
 /* One after the other, in the order of the ops. */
 static int launch_in_turn(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
@@ -376,9 +434,9 @@ static int launch_in_turn(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
     int rc = RT_OK;
     for (uint32_t i = 0; i < g->nlaunches; i++) {
         launch *l = &g->launches[i];
-        RT_TRY(name_op(g, l, launch_one(d, g, l, e), e));
+        RT_TRY(name_op(g, l, is_hosts(d, l) ? host_one(d, g, l, e) : launch_one(d, g, l, e), e));
         rc = rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "running %s", text_of(l));
-        if (rc >= 0) rc = rt_cuda_read_status(d, e);
+        if (rc >= 0) rc = rt_cuda_aside_status(d, e);
         RT_TRY(name_op(g, l, rc, e));
     }
 out:
@@ -401,64 +459,97 @@ typedef struct stopwatch {
     rt_cu_event (*at)[MARKS]; /* (nlaunches) */
 } stopwatch;
 
-/* Of a launch of the compute queue that waits for the other one; of a copy. */
+/* Of a launch of the compute queue that waits for another one; of every one of the others. */
 static int mark(rt_cuda_dev *d, const stopwatch *w, const rt_prog *g, uint32_t i, int when, rt_err *e)
 {
     int rc;
     const launch *l = &g->launches[i];
-    bool copy = queue_of(l) == RT_QUEUE_COPY;
-    if (!w || (copy ? when == AT_BEGIN : !l->after || when == AT_END)) return RT_OK;
+    bool beside = l->queue != RT_QUEUE_COMPUTE;
+    if (!w || (beside ? when == AT_BEGIN : !waits(l) || when == AT_END)) return RT_OK;
     rt_cu_event *at = &w->at[i][when];
     RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(at, 0), e, "making an event"));
-    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(*at, copy ? d->copies : d->stream), e, "recording an event"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(*at, stream_of(d, l->queue)), e, "recording an event"));
 out:
     return rc;
 }
 
-/* The copy queue leaves the other one at the beginning and comes back at the end. watch: null, or what is measured. */
-static int launch_all(rt_cuda_dev *d, const rt_prog *g, const stopwatch *watch, rt_err *e)
+/* The other queues leave the compute queue at the beginning and come back at the end. watch: null, or what is
+ * measured. */
+static int launch_all(rt_cuda_dev *d, const rt_prog *g, const segment *p, const stopwatch *watch, rt_err *e)
 {
     int rc = RT_OK;
-    if (g->copies) RT_TRY(follow(d, g->begun, d->stream, d->copies, e));
-    for (uint32_t i = 0; i < g->nlaunches; i++) {
+    for (int q = 0; q < RT_QUEUE_COUNT; q++)
+        if (p->uses[q]) RT_TRY(follow(d, g->begun, d->stream, stream_of(d, (rt_queue)q), e));
+    for (uint32_t i = p->first; i < p->end; i++) {
         launch *l = &g->launches[i];
-        rt_cu_stream on = queue_of(l) == RT_QUEUE_COPY ? d->copies : d->stream;
+        rt_cu_stream on = stream_of(d, l->queue);
         RT_TRY(mark(d, watch, g, i, AT_BEGIN, e));
-        if (l->after)
-            RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_after(on, g->launches[l->after - 1].done, 0), e,
-                                  "ordering two queues"));
+        for (int q = 0; q < RT_QUEUE_COUNT; q++)
+            if (l->after[q])
+                RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_after(on, g->launches[l->after[q] - 1].done, 0), e,
+                                      "ordering two queues"));
         RT_TRY(mark(d, watch, g, i, AT_TURN, e));
         RT_TRY(name_op(g, l, launch_one(d, g, l, e), e));
         RT_TRY(mark(d, watch, g, i, AT_END, e));
         if (l->done) RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(l->done, on), e, "recording an event"));
     }
-    if (g->copies) RT_TRY(follow(d, g->joined, d->copies, d->stream, e));
+    for (int q = 0; q < RT_QUEUE_COUNT; q++)
+        if (p->uses[q]) RT_TRY(follow(d, g->joined[q], stream_of(d, (rt_queue)q), d->stream, e));
 out:
     return rc;
 }
 
-/* What waits for a launch of its own queue waits by itself. The last launch of the other queue up to there. */
-static void settle_order(rt_prog *g)
+/* ---- what is settled before anything is launched ---- */
+
+/* A new segment behind each launch that is the host's. */
+static int cut(rt_cuda_dev *d, rt_prog *g, rt_err *e)
 {
-    for (uint32_t i = 0; i < g->nlaunches; i++) {
-        launch *l = &g->launches[i];
-        while (l->after && queue_of(&g->launches[l->after - 1]) == queue_of(l)) l->after--;
+    for (uint32_t i = 0; i <= g->nlaunches; i++) {
+        if (i < g->nlaunches && !is_hosts(d, &g->launches[i])) continue;
+        if (!rt_grow((void **)&g->segments, &g->segments_cap, g->nsegments + 1, sizeof *g->segments))
+            return rt_no_memory(e, "the segments of a program");
+        const uint32_t first = g->nsegments ? g->segments[g->nsegments - 1].end + 1 : 0;
+        segment *p = &g->segments[g->nsegments++];
+        *p = (segment){ .first = first, .end = i, .host = i < g->nlaunches };
+        for (uint32_t k = first; k < i; k++) p->uses[g->launches[k].queue] = true;
+        p->uses[RT_QUEUE_COMPUTE] = false;
     }
+    return RT_OK;
 }
 
-/* The stream of the copy queue and the events that order it. */
+/* What waits for a launch of its own queue waits by itself, and so does what waits for an earlier segment. Else for the
+ * last launch of the other queue up to there. */
+static void settle_order(rt_prog *g, const segment *p)
+{
+    for (uint32_t i = p->first; i < p->end; i++)
+        for (uint32_t q = 0; q < RT_QUEUE_COUNT; q++) {
+            launch *l = &g->launches[i];
+            while (l->after[q] > p->first && (uint32_t)g->launches[l->after[q] - 1].queue != q) l->after[q]--;
+            if (l->after[q] <= p->first || (uint32_t)l->queue == q) l->after[q] = 0;
+        }
+}
+
+static int new_event(rt_cuda_dev *d, rt_cu_event *event, rt_err *e)
+{
+    return *event ? RT_OK : rt_cuda_status(&d->cu, d->cu.event_new(event, RT_CU_EVENT_NO_TIMING), e, "making an event");
+}
+
+/* The streams of the other queues and the events that order them. */
 static int open_queues(rt_cuda_dev *d, rt_prog *g, rt_err *e)
 {
-    int rc = RT_OK;
-    if (!g->copies) return RT_OK;
-    RT_TRY(rt_cuda_queue_open(d, g->reads, e));
-    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&g->begun, RT_CU_EVENT_NO_TIMING), e, "making an event"));
-    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&g->joined, RT_CU_EVENT_NO_TIMING), e, "making an event"));
-    settle_order(g);
-    for (uint32_t i = 0; i < g->nlaunches; i++) {
-        launch *l = g->launches[i].after ? &g->launches[g->launches[i].after - 1] : NULL;
-        if (!l || l->done) continue;
-        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&l->done, RT_CU_EVENT_NO_TIMING), e, "making an event"));
+    int rc;
+    RT_TRY(cut(d, g, e));
+    for (segment *p = g->segments; p < g->segments + g->nsegments; p++) {
+        settle_order(g, p);
+        if (p->uses[RT_QUEUE_COPY]) RT_TRY(rt_cuda_queue_open(d, g->reads, e));
+        for (int q = 0; q < RT_QUEUE_COUNT; q++) {
+            if (!p->uses[q]) continue;
+            RT_TRY(new_event(d, &g->begun, e));
+            RT_TRY(new_event(d, &g->joined[q], e));
+        }
+        for (uint32_t i = p->first; i < p->end; i++)
+            for (int q = 0; q < RT_QUEUE_COUNT; q++)
+                if (g->launches[i].after[q]) RT_TRY(new_event(d, &g->launches[g->launches[i].after[q] - 1].done, e));
     }
 out:
     return rc;
@@ -501,20 +592,21 @@ out:
     return rc;
 }
 
-static int capture(rt_cuda_dev *d, rt_prog *g, rt_err *e)
+static int capture(rt_cuda_dev *d, rt_prog *g, segment *p, rt_err *e)
 {
     int rc;
     rt_cu_graph graph = NULL;
+    if (p->first == p->end) return RT_OK;
     RT_TRY(rt_cuda_status(&d->cu, d->cu.capture_begin(d->stream, RT_CU_CAPTURE_THREAD_LOCAL), e, "recording a graph"));
-    rc = launch_all(d, g, NULL, e);
+    rc = launch_all(d, g, p, NULL, e);
     /* The stream leaves capture whatever happened; the first error is the one to tell. */
     int ended = d->cu.capture_end(d->stream, &graph);
     if (rc >= 0) rc = rt_cuda_status(&d->cu, ended, e, "recording a graph");
     if (rc < 0) goto out;
     RT_TRY(load_nodes(d, graph, e));
-    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_instantiate(&g->graph, graph, 0), e, "making a graph of %u launches",
-                          g->nlaunches));
-    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_upload(g->graph, d->stream), e, "uploading a graph"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_instantiate(&p->graph, graph, 0), e, "making a graph of %u launches",
+                          p->end - p->first));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_upload(p->graph, d->stream), e, "uploading a graph"));
 out:
     if (graph) d->cu.graph_free(graph);
     return rc;
@@ -531,7 +623,7 @@ int rt_cuda_seal(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_prog **o
     RT_TRY(emit_all(d, ops, nops, &g, e));
     RT_TRY(rt_cuda_gemms_warm(d, e)); /* those that were not prepared; otherwise there is nothing to do */
     RT_TRY(open_queues(d, g, e));
-    if (!d->sync) RT_TRY(capture(d, g, e));
+    for (uint32_t i = 0; i < g->nsegments && !d->sync; i++) RT_TRY(capture(d, g, &g->segments[i], e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "sealing"));
     *out = g;
     g = NULL;
@@ -541,17 +633,29 @@ out:
     return rc;
 }
 
+/* One graph after the other, and what the host does between them. watch: as ops one by one, which are timed. */
+static int play(rt_cuda_dev *d, const rt_prog *g, const stopwatch *watch, rt_err *e)
+{
+    int rc = RT_OK;
+    for (const segment *p = g->segments; p < g->segments + g->nsegments; p++) {
+        if (watch)
+            RT_TRY(launch_all(d, g, p, watch, e));
+        else if (p->graph)
+            RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_launch(p->graph, d->stream), e, "launching a program"));
+        if (p->host) RT_TRY(name_op(g, &g->launches[p->end], host_one(d, g, &g->launches[p->end], e), e));
+    }
+out:
+    return rc;
+}
+
 int rt_cuda_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     int rc;
     RT_TRY(rt_cuda_enter(d, e));
-    RT_TRY(rt_cuda_read_status(d, e));
+    RT_TRY(rt_cuda_aside_status(d, e));
     RT_TRY(rt_cuda_begin(d, t, e));
-    if (d->sync)
-        RT_TRY(launch_in_turn(d, g, e));
-    else
-        RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_launch(g->graph, d->stream), e, "launching a program"));
+    RT_TRY(d->sync ? launch_in_turn(d, g, e) : play(d, g, NULL, e));
     RT_TRY(rt_cuda_ticket(d, t, e));
 out:
     return rc;
@@ -573,13 +677,15 @@ int rt_cuda_queue_times(rt_dev *dev, rt_prog *g, rt_queue_times *out, rt_err *e)
     rt_ticket t;
     stopwatch w = { NULL };
     *out = (rt_queue_times){ 0 };
-    if (d->sync || !g->copies) RT_TRY(rt_fail(e, RT_UNSUPPORTED, "nothing is copied beside what is computed"));
+    bool beside = false;
+    for (uint32_t i = 0; i < g->nlaunches; i++) beside = beside || g->launches[i].queue != RT_QUEUE_COMPUTE;
+    if (d->sync || !beside) RT_TRY(rt_fail(e, RT_UNSUPPORTED, "nothing is done beside what is computed"));
     w.at = rt_alloc_zero(g->nlaunches * sizeof *w.at, 16);
     if (!w.at) RT_TRY(rt_no_memory(e, "the times of a program"));
     RT_TRY(rt_cuda_enter(d, e));
-    RT_TRY(rt_cuda_read_status(d, e));
+    RT_TRY(rt_cuda_aside_status(d, e));
     RT_TRY(rt_cuda_begin(d, &t, e));
-    rc = launch_all(d, g, &w, e);
+    rc = play(d, g, &w, e);
     if (rc >= 0) rc = rt_cuda_ticket(d, &t, e);
     if (rc >= 0) rc = rt_cuda_wait(dev, t, e);
     RT_TRY(rc);

@@ -129,27 +129,6 @@ const rt_cuda_op rt_cuda_cast = { rows_need, cast_emit };
 const rt_cuda_op rt_cuda_fill = { rows_need, fill_emit };
 const rt_cuda_op rt_cuda_copy = { copy_need, copy_emit };
 
-/* ---- what ranks do together: a run of several is refused when it is sealed, and told what can do it ---- */
-
-static bool reduce_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
-{
-    (void)c;
-    if (cuda_takes(p, op, need, "none"))
-        snprintf(need->why_not, sizeof need->why_not,
-                 "sums over ranks are computed on the CPU; give --device cpu, or start one rank");
-    return false;
-}
-
-static void reduce_emit(rt_cuda_builder *b, const rt_bound_op *o)
-{
-    (void)b;
-    (void)o;
-}
-
-const rt_cuda_op rt_cuda_all_reduce = { reduce_need, reduce_emit };
-const rt_cuda_op rt_cuda_reduce_scatter = { reduce_need, reduce_emit };
-const rt_cuda_op rt_cuda_all_gather = { reduce_need, reduce_emit };
-
 /* ---- dropout ---- */
 
 static bool dropout_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)

@@ -114,6 +114,7 @@ typedef struct rt_run_opts {
     const char *scratch;     /* dry or smoke: where a folder is made for the while, in the place of the setting out */
     int64_t now;             /* seconds since 1970, for templates that print a date */
     rt_dev *dev;             /* open; outlives the run */
+    uint32_t devices;        /* of a dry run: the ranks that it would have; 0: one */
     rt_peers *peers;         /* of rank 0: the others, who follow (rt_run_follow); null: it is alone */
     const char *version, *build; /* of the program, for the manifest; null: not known */
     const rt_run_device *device; /* how it came to its device; null: not known */

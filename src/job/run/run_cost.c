@@ -4,6 +4,7 @@
 #include "base/sys.h"
 #include "exec/estimate.h"
 #include "job/run/run_internal.h"
+#include "train/follow.h"
 
 static uint64_t program_flops(const rt_trainer *t, rt_program which)
 {
@@ -71,6 +72,13 @@ out:
     return rc;
 }
 
+/* What of the teacher's and the student's time is of one rank. */
+static double share_of_rank(const rt_run *r)
+{
+    const uint32_t rows = rt_rank_rows(r->resolved.batch, rt_run_ranks(r)), B = r->resolved.micro_batch;
+    return (double)((rows + B - 1) / B) / r->loop.micro_count;
+}
+
 static double seconds_of(const rt_trainer *t, rt_program which, const rt_exec_span *programs)
 {
     return t->plan->plan[which] ? programs[t->plan->index[which]].total : 0;
@@ -124,6 +132,8 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
                                    : passes * seconds_of(t, RT_PROGRAM_TEACHER, programs);
     c->student_seconds = seconds_of(t, RT_PROGRAM_FIRST, programs) + (n - 1) * seconds_of(t, RT_PROGRAM_NEXT, programs);
     c->update_seconds = seconds_of(t, RT_PROGRAM_UPDATE, programs);
+    if (rt_run_ranks(r) > 1) c->teacher_seconds *= share_of_rank(r);
+    if (rt_run_ranks(r) > 1) c->student_seconds *= share_of_rank(r);
     uint32_t batches = (rt_eval_set_rows(r->held) + r->resolved.micro_batch - 1) / r->resolved.micro_batch;
     double eval = batches * (seconds_of(t, RT_PROGRAM_TEACHER, programs) + seconds_of(t, RT_PROGRAM_EVAL, programs));
     eval += seconds_of_samples(r, programs);
@@ -162,6 +172,45 @@ out:
     return rc;
 }
 
+/* ---- several ranks ---- */
+
+static void count_traffic(rt_run_placement *out, const rt_trainer *t, rt_program which, uint32_t runs)
+{
+    if (!t->plan->plan[which] || !runs) return;
+    const rt_plan *p = rt_exec_plan(t->x, t->plan->index[which]);
+    for (uint32_t i = 0; i < p->nops; i++) {
+        const rt_op *op = &p->ops[i];
+        const int slot = op->kind == RT_OP_REDUCE_SCATTER ? RT_SCATTER_X : RT_REDUCE_X;
+        if (op->queue != RT_QUEUE_COMM) continue;
+        out->calls += runs;
+        if (op->kind == RT_OP_ALL_GATHER)
+            out->gathered += runs * (double)rt_view_bytes(p, op->slot[RT_GATHER_X]);
+        else
+            out->summed += runs * (double)rt_view_bytes(p, op->slot[slot]);
+    }
+}
+
+/* As they would be sealed, for rank 0, which has a slice as large as any. */
+static int place_ranks(rt_run_cost *c, const rt_run *r, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_trainer *t = NULL;
+    const rt_seal_opts dry = { .dry = true };
+    for (int z = 0; z < RT_ZERO_COUNT && rt_run_ranks(r) > 1; z++) {
+        rt_step_opts o = rt_run_step_opts(r, &r->fit.chosen);
+        o.zero = (rt_zero)z;
+        RT_TRY(rt_trainer_open(&t, r->opts->dev, &o, &dry, e));
+        rt_exec_memory_query(t->x, &c->placement[z].memory);
+        const uint32_t micro = (rt_rank_rows(r->resolved.batch, o.ranks) + o.B - 1) / o.B;
+        count_traffic(&c->placement[z], t, RT_PROGRAM_FIRST, 1);
+        count_traffic(&c->placement[z], t, RT_PROGRAM_NEXT, micro - 1);
+        count_traffic(&c->placement[z], t, RT_PROGRAM_UPDATE, 1);
+        rt_trainer_free(t);
+    }
+out:
+    return rc;
+}
+
 int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e)
 {
     int rc;
@@ -175,6 +224,7 @@ int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e)
     count_flops(out, r);
     count_transfer(out, r);
     RT_TRY(count_disk(out, r, e));
+    RT_TRY(place_ranks(out, r, e));
     count_process(out, r);
 out:
     return rc;

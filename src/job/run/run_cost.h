@@ -8,6 +8,13 @@
 #include "job/prepare/pace.h"
 #include "job/run/run.h"
 
+/* What each of several ranks has and sends, with the optimizer's state whole on it or shared out. */
+typedef struct rt_run_placement {
+    rt_exec_memory memory;
+    double summed, gathered; /* bytes of gradients that are added up; of weights that are gathered after the update */
+    uint32_t calls;          /* collectives of a step */
+} rt_run_placement;
+
 typedef struct rt_run_cost {
     rt_exec_memory memory; /* what the run allocates on its device */
     const char *peak_program, *peak_op, *peak_label;
@@ -22,8 +29,9 @@ typedef struct rt_run_cost {
     bool timed;                        /* the rest is there */
     double teacher_seconds, student_seconds, update_seconds, rows_seconds; /* of an optimizer step */
     rt_pace pace;
-    double total;       /* seconds of the whole run */
-    double evaluations; /* of it, with their samples */
+    double total;                              /* seconds of the whole run */
+    rt_run_placement placement[RT_ZERO_COUNT]; /* of several ranks, by --zero */
+    double evaluations;                        /* of it, with their samples */
 } rt_run_cost;
 
 int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e);

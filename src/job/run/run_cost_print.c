@@ -1,7 +1,9 @@
 /* run_cost_print.c - what a run will cost, as a page and as JSON. See run_cost.h. */
 #include "job/run/run_cost.h"
 
+#include "job/prepare/links.h"
 #include "job/run/run_internal.h"
+#include "train/follow.h"
 
 #include <stdio.h>
 
@@ -134,6 +136,40 @@ static void print_work(const rt_run_cost *c, rt_str *out)
     }
 }
 
+/* Computation and communication of a rank, over a stated link. */
+static rt_links_result step_over(const rt_run_cost *c, const rt_run_placement *p, const rt_links *l, uint32_t ranks)
+{
+    const rt_links_step s = { .forward = c->teacher_seconds + c->student_seconds,
+                              .update = c->update_seconds,
+                              .gradient = p->summed,
+                              .weights = p->gathered,
+                              .buckets = p->calls ? p->calls : 1 };
+    return rt_links_of(l, &s, ranks);
+}
+
+static void print_ranks(const rt_run_cost *c, const rt_run *r, rt_str *out)
+{
+    char a[32], b[32];
+    const uint32_t ranks = rt_run_ranks(r);
+    if (ranks < 2) return;
+    rt_str_printf(out, "ranks     %u, of %u rows of a step or fewer; memory and times here are of each\n", ranks,
+                  rt_rank_rows(r->resolved.batch, ranks));
+    for (int z = 0; z < RT_ZERO_COUNT; z++) {
+        const rt_run_placement *p = &c->placement[z];
+        const rt_links_result one = step_over(c, p, &rt_links_stated[0], ranks);
+        rt_str_printf(out, "          %12s  with --zero %d, sends %s a step%s\n", rt_format_bytes(a, p->memory.total),
+                      z, rt_format_bytes(b, (uint64_t)one.sent), (uint32_t)z == r->resolved.zero ? "; taken" : "");
+    }
+    for (int i = 0; c->timed && i < RT_LINKS; i++) {
+        const rt_links *l = &rt_links_stated[i];
+        const rt_links_result s = step_over(c, &c->placement[r->resolved.zero], l, ranks);
+        rt_str_printf(
+            out,
+            "          %12s  of communication, by arithmetic over %s, if nothing hides it: %.0f %% of %u times one\n",
+            rt_format_seconds(a, s.comm), l->name, 100 * s.efficiency, ranks);
+    }
+}
+
 static void print_time(const rt_run_cost *c, const rt_run *r, rt_str *out)
 {
     char a[32], b[32], d[32];
@@ -194,6 +230,7 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     print_memory(c, out);
     print_teachers(r, out);
     print_work(c, out);
+    print_ranks(c, r, out);
     print_time(c, r, out);
     rt_str_printf(out, "disk      %s a checkpoint, %s at most\n", rt_format_bytes(a, c->checkpoint),
                   rt_format_bytes(b, c->disk));
@@ -260,6 +297,27 @@ static json_t *transfer_json(const rt_run_cost *c, const rt_run *r)
     return j;
 }
 
+/* null: there is one rank. */
+static json_t *ranks_json(const rt_run_cost *c, const rt_run *r)
+{
+    const uint32_t ranks = rt_run_ranks(r);
+    if (ranks < 2) return json_null();
+    json_t *placements = json_array(), *links = json_array();
+    for (int z = 0; z < RT_ZERO_COUNT; z++) {
+        const rt_run_placement *p = &c->placement[z];
+        json_array_append_new(
+            placements, json_pack("{s:i, s:I, s:f, s:i}", "zero", z, "memory", (json_int_t)p->memory.total, "sent",
+                                  step_over(c, p, &rt_links_stated[0], ranks).sent, "collectives", (int)p->calls));
+    }
+    for (int i = 0; c->timed && i < RT_LINKS; i++) {
+        const rt_links_result s = step_over(c, &c->placement[r->resolved.zero], &rt_links_stated[i], ranks);
+        json_array_append_new(links, json_pack("{s:s, s:f, s:f, s:f}", "link", rt_links_stated[i].name, "communication",
+                                               s.comm, "step", s.total, "efficiency", s.efficiency));
+    }
+    return json_pack("{s:I, s:I, s:o, s:o}", "count", (json_int_t)ranks, "zero", (json_int_t)r->resolved.zero,
+                     "placements", placements, "links", links);
+}
+
 /* Which ops plain kernels do, and why; null: none. */
 static json_t *plain_json(const rt_run *r)
 {
@@ -298,6 +356,7 @@ json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
                             v->lr_open ? json_pack("{s:f, s:f}", "near", v->lr_near, "far", v->lr_far)
                                        : json_real(v->schedule.lr));
     if (j) json_object_set_new(j, "plain_kernels", plain_json(r));
+    if (j) json_object_set_new(j, "ranks", ranks_json(c, r));
     if (j) json_object_set_new(j, "transfer", transfer_json(c, r));
     if (j && r->in->teachers.count > 1) json_object_set_new(j, "teachers", teachers_json(r));
     if (!j || !c->timed) return j;

@@ -213,7 +213,11 @@ int rt_run_choices_read(rt_run *r, rt_err *e);
 int rt_run_choices_keep(rt_run *r, rt_err *e);
 
 /* ---- run_ranks.c: rank 0 with the others ---- */
-static inline uint32_t rt_run_ranks(const rt_run *r) { return r->opts->peers ? r->opts->peers->size : 1; }
+/* A plan may be of ranks that are not there. */
+static inline uint32_t rt_run_ranks(const rt_run *r)
+{
+    return r->opts->peers ? r->opts->peers->size : r->opts->dry && r->opts->devices ? r->opts->devices : 1;
+}
 /* What a run of several ranks cannot do, when its settings are resolved. */
 int rt_run_check_ranks(const rt_run *r, rt_err *e);
 /* Its programs sealed by every rank, of the same binary, models and plan; else refused, before weights are read. */

@@ -1,8 +1,8 @@
 /* run_ranks.c - a run of several ranks: what rank 0 tells the others of its programs, and what they do with it.
  *
  * Rank 0 alone has a folder, data and a log. The others open the models by the paths that rank 0 has found, seal the
- * same programs and then follow (train/follow.h). Before a weight is read all of them compare the binary, the programs
- * and the models, and what differs is refused with the rank's name. */
+ * same programs and then follow (train/follow.h). Before a weight is read all of them compare the binary and the kind
+ * of device, then programs and models, and what differs is refused with the rank's name. */
 #include "job/run/run_internal.h"
 
 #include "base/json.h"
@@ -26,6 +26,7 @@ typedef struct opening {
 /* What a rank says to that. */
 typedef struct answer {
     int32_t status;
+    char backend[16]; /* of its device */
     rt_hash128 programs, models;
     char text[400];
 } answer;
@@ -79,10 +80,12 @@ out:
     return rc;
 }
 
-/* The programs of this rank, with whatever went wrong before; why: of that. */
+/* The device of this rank, and its programs once it has some, with whatever went wrong before; why: of that. */
 static answer answer_of(const rt_run *r, int rc, rt_err *why)
 {
     answer a = { 0 };
+    if (rc >= 0) snprintf(a.backend, sizeof a.backend, "%s", r->opts->dev->api->name);
+    if (rc >= 0 && !r->trainer) return a;
     if (rc >= 0) rc = rt_programs_hash(r->trainer, true, &a.programs, why);
     if (rc >= 0) rc = hash_models(r, &a.models, why);
     a.status = rc < 0 ? rc : RT_OK;
@@ -98,6 +101,11 @@ static int judge(const rt_peers *p, const answer *all, rt_err *e)
         const answer *a = &all[i];
         if (a->status < 0 && i == 0) return rt_fail(e, a->status, "%s", a->text);
         if (a->status < 0) return rt_fail(e, a->status, "rank %u on %s: %s", i, host_of(p, i), a->text);
+        if (strcmp(a->backend, all[0].backend) != 0)
+            return rt_fail(e, RT_INVALID,
+                           "rank %u on %s computes on %s, and rank 0 on %s; name what all have (--device), or leave "
+                           "that host out",
+                           i, host_of(p, i), a->backend, all[0].backend);
         if (!rt_hash_equal(a->models, all[0].models))
             return rt_fail(e, RT_INVALID,
                            "rank %u on %s has another student or teacher under the names that rank 0 has them by; give "
@@ -124,6 +132,16 @@ static int agree(const rt_run *r, int rc, rt_err *why, rt_err *e)
     p->gather(p->ctx, &own, all, sizeof own);
     rc = judge(p, all, e);
     rt_free(all);
+    return rc;
+}
+
+/* Whether all have the binary and a device, of one kind; then the devices find one another. */
+static int meet(const rt_run *r, int rc, rt_err *why, rt_err *e)
+{
+    rt_dev *d = r->opts->dev;
+    RT_TRY(agree(r, rc, why, e));
+    if (d->api->meet) RT_TRY(d->api->meet(d, r->opts->peers, e));
+out:
     return rc;
 }
 
@@ -158,19 +176,24 @@ out:
     return rc;
 }
 
-static void note_ranks(rt_run *r)
+static int note_ranks(rt_run *r, rt_err *e)
 {
+    rt_dev_info info;
     const rt_peers *p = r->opts->peers;
     uint32_t hosts = 0;
     for (uint32_t i = 0, k; p->host && i < p->size; i++) {
         for (k = 0; strcmp(p->host[k], p->host[i]) != 0;) k++;
         hosts += k == i;
     }
-    if (!r->opts->control_of)
+    if (r->opts->control_of) return RT_OK;
+    int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
+    if (rc >= 0 && info.ranks[0]) rt_run_note(r, "%s", info.ranks);
+    if (rc >= 0)
         rt_run_note(r,
                     "%u ranks on %u host%s: each has %u rows of a step or fewer, and gradients are added up in their "
                     "order",
                     p->size, hosts, hosts == 1 ? "" : "s", rt_rank_rows(r->resolved.batch, p->size));
+    return rc;
 }
 
 int rt_run_lead(rt_run *r, const rt_step_opts *o, rt_seal_opts *seal, rt_err *e)
@@ -179,10 +202,11 @@ int rt_run_lead(rt_run *r, const rt_step_opts *o, rt_seal_opts *seal, rt_err *e)
     rt_err why = { 0 };
     RT_TRY(tell_opening(r, e));
     seal->peers = r->opts->peers;
+    RT_TRY(meet(r, RT_OK, NULL, e));
     rc = agree(r, rt_trainer_open(&r->trainer, r->opts->dev, o, seal, &why), &why, e);
     if (rc < 0) drop_trainer(r);
     RT_TRY(rc);
-    note_ranks(r);
+    RT_TRY(note_ranks(r, e));
 out:
     return rc;
 }
@@ -217,19 +241,29 @@ static int take_settings(follower *f, const char *text, rt_err *e)
     return rc;
 }
 
-static int open_programs(follower *f, const opening *o, const char *text, rt_err *e)
+static int open_device(follower *f, const opening *o, const char *text, rt_err *e)
 {
     int rc;
     rt_hash128 own;
     rt_run *r = &f->run;
     const rt_follow_opts *given = f->o;
+    f->opts = (rt_run_opts){ .env = given->env, .dev = f->dev, .peers = given->peers, .now = given->now };
+    r->opts = &f->opts;
     RT_TRY(rt_file_hash("/proc/self/exe", &own, e));
     if (!rt_hash_equal(own, o->binary))
         RT_TRY(rt_fail(e, RT_INVALID, "this is another retort than rank 0's; copy one binary to every host"));
     RT_TRY(take_settings(f, text, e));
     if (!f->dev) RT_TRY(given->device(given->ctx, &f->settings, &f->dev, e));
-    f->opts = (rt_run_opts){ .env = given->env, .dev = f->dev, .peers = given->peers, .now = given->now };
-    r->opts = &f->opts;
+    f->opts.dev = f->dev;
+out:
+    return rc;
+}
+
+static int open_programs(follower *f, const opening *o, rt_err *e)
+{
+    int rc;
+    rt_run *r = &f->run;
+    const rt_follow_opts *given = f->o;
     r->settings = &f->settings;
     r->resolved = o->resolved;
     r->fit.chosen = o->chosen;
@@ -259,10 +293,13 @@ static int hear_opening(follower *f, rt_err *e)
     p->give(p->ctx, o, sizeof *o);
     if (!(text = rt_alloc(o->settings, 1))) RT_TRY(rt_no_memory(e, "the programs of rank 0"));
     p->give(p->ctx, text, o->settings);
-    rc = open_programs(f, o, text, &why);
-    f->run.opts = &f->opts;
-    f->opts.peers = p;
-    if (agree(&f->run, rc, &why, &verdict) < 0) close_programs(f);
+    rc = open_device(f, o, text, &why);
+    rc = meet(&f->run, rc, &why, &verdict);
+    if (rc >= 0) {
+        rc = open_programs(f, o, &why);
+        rc = agree(&f->run, rc, &why, &verdict);
+    }
+    if (rc < 0) close_programs(f);
     rc = RT_OK;
 out:
     rt_free(text);

@@ -1,9 +1,9 @@
 /* cuda_lt.h - cuBLASLt, NVIDIA's library of GEMMs, opened at run time.
  *
- * Owns: finding it where CUDA, conda and pip put it, its one list of functions, the numbers of its interface that are
- * used here, and its results as sentences. Leaves GEMMs to cuda_gemm.c. */
-#ifndef RT_BACKEND_CUDA_LT_H
-#define RT_BACKEND_CUDA_LT_H
+ * Owns: which of those that are found (cuda_search.h) can be used, its one list of functions, the numbers of its
+ * interface that are used here, and its results as sentences. Leaves GEMMs to cuda_gemm.c. */
+#ifndef RT_BACKEND_CUDA_LIBS_CUDA_LT_H
+#define RT_BACKEND_CUDA_LIBS_CUDA_LT_H
 
 #include "backend/cuda/cuda_options.h"
 #include "base/dynlib.h"

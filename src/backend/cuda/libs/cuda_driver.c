@@ -1,5 +1,5 @@
 /* cuda_driver.c - see cuda_driver.h. */
-#include "backend/cuda/cuda_driver.h"
+#include "backend/cuda/libs/cuda_driver.h"
 
 #include "backend/cuda/cuda_policy.h"
 

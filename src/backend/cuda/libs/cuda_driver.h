@@ -3,8 +3,8 @@
  * Owns: the one list of its functions, the few types and numbers of its interface that are needed here (declared by
  * ourselves, so that host code is compiled without any header of CUDA; tests/structure compares them with cuda.h where
  * there is one), and turning its results into statuses and sentences. Leaves to the rest of the room: every use. */
-#ifndef RT_BACKEND_CUDA_DRIVER_H
-#define RT_BACKEND_CUDA_DRIVER_H
+#ifndef RT_BACKEND_CUDA_LIBS_CUDA_DRIVER_H
+#define RT_BACKEND_CUDA_LIBS_CUDA_DRIVER_H
 
 #include "base/dynlib.h"
 #include "base/err.h"
