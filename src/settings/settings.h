@@ -121,7 +121,8 @@ typedef enum rt_setting_need {
     X(teacher_batch, "--teacher-batch", COUNT, "auto", FREE, TEACHER, "N",                                             \
       "Teacher batch rows; changes memory, not the loss")                                                              \
     X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, TEACHER, "W",                                          \
-      "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, or auto")           \
+      "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, fp8-native at "     \
+      "every use, or auto")                                                                                            \
     X(teacher_memory, "--teacher-memory", TEXT, "auto", FREE, TEACHER, "M",                                            \
       "Teacher memory: device; host (pinned) or disk, from which layers are copied in as they are used; or auto")      \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N",                                                          \
@@ -143,7 +144,7 @@ typedef enum rt_setting_need {
     X(merge, "--merge", SWITCH, "", FREE, LORA, NULL, "Merged model, with the adapters added in, written as well")     \
     X(freeze, "--freeze", LIST, "", RUN, NOTHING, "PATTERN",                                                           \
       "Frozen parameters, by name with * and ?; may be repeated")                                                      \
-    X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "none|norms|mlp|block",                                   \
+    X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "keep|none|norms|mlp|block",                              \
       "Recomputation of activations to save memory, of every layer, or of some: block:14,mlp:6; the loss changes by "  \
       "rounding only")                                                                                                 \
     X(zero, "--zero", COUNT, "auto", FREE, NOTHING, "0|1|2",                                                           \

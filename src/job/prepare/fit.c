@@ -115,6 +115,24 @@ out:
     return rc;
 }
 
+/* Norms and activations, where nothing is recomputed for want of memory and a 200th of the time is spared by keeping
+ * these too. */
+static int choose_kept(const rt_fit_search *s, rt_fit *f, rt_fit_need *need, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_fit_config c = f->chosen;
+    rt_fit_need more;
+    bool fits;
+    if (!s->ask->recompute_free || rt_recompute_named(&c.recompute)) return RT_OK;
+    c.recompute = rt_recompute_every(RT_RECOMPUTE_NOTHING);
+    RT_TRY(rt_fit_try(s, &c, &more, &fits, e));
+    if (!fits || more.work > need->work * (1 - 1.0 / 200)) goto out;
+    f->chosen = c;
+    *need = more;
+out:
+    return rc;
+}
+
 /* What the choice costs in time: beside what was wanted, and beside itself with everything kept. */
 static int weigh(const rt_fit_search *s, rt_fit *f, double wanted, double chosen, rt_err *e)
 {
@@ -146,30 +164,36 @@ static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
     } else {
         RT_TRY(find_nearest(&(rt_fit_search){ ask, need, ctx, 0 }, out, e));
     }
+    RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
+    if (out->fits) RT_TRY(choose_kept(&s, out, &of_it, e));
     out->need = of_it.bytes;
     out->host = of_it.host;
     out->work = of_it.work;
     out->hidden = of_it.hidden;
-    RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
 out:
     return rc;
 }
 
-/* With the weights as choose has them, or in fp8, where that may be taken. */
+/* With the weights as choose has them, or in fp8, where that may be taken: quantised once, or at every use. */
 static int choose_coded(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
 {
     int rc;
-    rt_fit coded;
     rt_fit_ask with_fp8 = *ask;
     RT_TRY(choose(out, ask, need, ctx, e));
     if (!ask->teacher || !ask->weights_free || !rt_fp8_may(&ask->fp8)) return RT_OK;
-    with_fp8.wanted.weights = RT_WEIGHTS_FP8;
     with_fp8.weights_free = false;
-    RT_TRY(choose(&coded, &with_fp8, need, ctx, e));
-    if (!coded.fits || (out->fits && out->work <= coded.work)) return RT_OK;
-    *out = coded;
-    out->ask = *ask;
-    out->weights = (rt_weights_choice){ .weights = RT_WEIGHTS_FP8, .why = RT_WEIGHTS_FASTER, .fp8 = ask->fp8 };
+    for (int w = RT_WEIGHTS_FP8; w <= RT_WEIGHTS_FP8_NATIVE; w++) {
+        rt_fit coded;
+        with_fp8.wanted.weights = (rt_teacher_weights)w;
+        RT_TRY(choose(&coded, &with_fp8, need, ctx, e));
+        bool at_most = coded.fits && coded.slower <= 0; /* nothing was changed to make it fit */
+        if (coded.fits && (!out->fits || coded.work < out->work)) {
+            *out = coded;
+            out->ask = *ask;
+            out->weights = (rt_weights_choice){ with_fp8.wanted.weights, RT_WEIGHTS_FASTER, .fp8 = ask->fp8 };
+        }
+        if (at_most || !ask->weights_differ) break; /* packed at every use is never faster, only smaller */
+    }
 out:
     return rc;
 }
@@ -207,7 +231,7 @@ static int choose_away(rt_fit *f, const rt_fit_ask *ask, rt_fit_need_fn need, vo
 {
     int rc = RT_OK;
     rt_fit beside;
-    bool stored = ask->weights_free || ask->wanted.weights == RT_WEIGHTS_NATIVE;
+    bool stored = ask->weights_free || rt_weights_as_stored(ask->wanted.weights);
     for (int m = ask->host ? RT_TEACHER_DISK : RT_TEACHER_HOST; !f->fits && m <= RT_TEACHER_DISK; m++) {
         if (m == RT_TEACHER_DISK && !stored) continue;
         RT_TRY(choose_beside(&beside, ask, (rt_teacher_memory)m, need, ctx, e));
@@ -259,11 +283,13 @@ static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_confi
     out->len--;
 }
 
-/* Weights are said elsewhere: they are dequantised or fp8 because there is room, not for want of it. */
+/* Weights are said elsewhere: they are dequantised or fp8, and norms are kept, because there is room, not for want of
+ * it. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f)
 {
     rt_fit_config from = f->ask.wanted;
     from.weights = f->chosen.weights;
+    from.recompute.keep = f->chosen.recompute.keep;
     put_flags(out, &from, &f->chosen);
 }
 
