@@ -194,7 +194,7 @@ static void live_as_rank(rt_peers *p, void *ctx, char why[400])
     const char *own[] = { w->absent == NOBODY ? "A=b" : "RETORT_NCCL_SECONDS=3",
                           (int)p->rank == w->lacks ? "RETORT_NCCL=none" : "A=b", NULL };
     const rt_dev_option sync = { "sync", w->sync ? "on" : NULL };
-    const rt_dev_opts o = { &sync, 1, own };
+    const rt_dev_opts o = { .option = &sync, .count = 1, .env = own };
     *s = FRESH;
     s->devices = w->gpus;
     int rc = seal_sums(&c, p, (int)p->rank % w->gpus, &o, true, &e);
