@@ -80,6 +80,11 @@ printf x | dd of="$kept" bs=1 seek=40 conv=notrunc 2>/dev/null
 run distill $learn --steps 2 --out again --device vulkan --sample-prompts none
 exits 0
 check "a damaged file is replaced" cmp whole "$kept"
+# A teacher whose weights are read from disk at every pass gives the same bits.
+# shellcheck disable=SC2086
+run distill $learn --steps 2 --out streamed --device vulkan --sample-prompts none --teacher-memory disk
+exits 0
+check "a teacher on disk, the same bits" cmp again/model.safetensors streamed/model.safetensors
 check "the manifest names the device" grep -q vulkan one/run/manifest.json
 check "a run that was stopped and resumed has the same bits" cmp one/model.safetensors half/model.safetensors
 check "the curve is the CPU's" python3 - cpu/run/metrics.jsonl one/run/metrics.jsonl <<'PY'

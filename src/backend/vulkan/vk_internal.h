@@ -103,6 +103,13 @@ int rt_vk_mem_new(rt_dev *dev, uint64_t bytes, rt_mem_kind kind, rt_mem **out, r
 void rt_vk_mem_free(rt_dev *dev, rt_mem *m);
 int rt_vk_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e);
 int rt_vk_wait(rt_dev *dev, rt_ticket t, rt_err *e);
+/* Bytes that a program reads when it comes to them, through the stages. */
+typedef struct rt_vk_fetch {
+    rt_mem *to;
+    uint64_t off, bytes, from;
+    const rt_reader *reader; /* null: it is none */
+} rt_vk_fetch;
+int rt_vk_fetch_run(rt_vk_dev *d, const rt_vk_fetch *f, rt_err *e);
 /* Commands begin, see all that was submitted before, and go to the queue; the ticket is theirs. */
 int rt_vk_commands_begin(rt_vk_dev *d, VkCommandBuffer commands, bool again, rt_err *e);
 void rt_vk_barrier(const rt_vk_dev *d, VkCommandBuffer commands);

@@ -40,6 +40,9 @@ typedef struct rt_vk_dispatch {
 } rt_vk_dispatch;
 void rt_vk_push(rt_vk_builder *b, const rt_bound_op *o, const rt_vk_dispatch *d);
 
+/* y, without gaps, = what the reader of x has. */
+void rt_vk_push_fetch(rt_vk_builder *b, const rt_operand *y, const rt_operand *x);
+
 /* One op kind on this backend; each is defined in the vk_<family>.c of its family as rt_vk_<op>. */
 typedef struct rt_vk_op {
     bool (*need)(const rt_plan *p, const rt_op *op, rt_need *need); /* false: need->why_not */

@@ -178,8 +178,15 @@ void rt_vk_stages_free(rt_vk_dev *d)
     for (uint32_t i = 0; i < RT_VK_STAGES; i++) release(d, d->stage[i].mem);
 }
 
+/* What goes to the device: the host's bytes, or those of a reader from `at` on. */
+typedef struct source {
+    const uint8_t *host;
+    const rt_reader *reader;
+    uint64_t at;
+} source;
+
 /* Copies between the next stage, once it is free, and memory: to it when `from` is given, else from it. */
-static int copy_piece(rt_vk_dev *d, rt_mem *m, uint64_t off, uint64_t bytes, const void *from, rt_vk_stage **used,
+static int copy_piece(rt_vk_dev *d, rt_mem *m, uint64_t off, uint64_t bytes, const source *from, rt_vk_stage **used,
                       rt_err *e)
 {
     int rc;
@@ -189,7 +196,8 @@ static int copy_piece(rt_vk_dev *d, rt_mem *m, uint64_t off, uint64_t bytes, con
                                       .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
                                       .dstAccessMask = VK_ACCESS_HOST_READ_BIT };
     RT_TRY(rt_vk_wait(&d->base, s->busy, e));
-    if (from) memcpy(s->mem->host, from, bytes);
+    if (from && from->reader) RT_TRY(from->reader->read(from->reader->ctx, from->at, bytes, s->mem->host, e));
+    if (from && !from->reader) memcpy(s->mem->host, from->host + from->at, bytes);
     RT_TRY(rt_vk_commands_begin(d, s->commands, false, e));
     d->vk.copy(s->commands, from ? s->mem->buffer : m->buffer, from ? m->buffer : s->mem->buffer, 1, &region);
     if (!from)
@@ -202,16 +210,21 @@ out:
     return rc;
 }
 
-static int upload(rt_vk_dev *d, const rt_copy *c, rt_err *e)
+static int upload(rt_vk_dev *d, rt_mem *m, uint64_t off, uint64_t bytes, source from, rt_err *e)
 {
     int rc = RT_OK;
     rt_vk_stage *s;
-    for (uint64_t at = 0, n; at < c->bytes; at += n) {
-        n = c->bytes - at < RT_VK_STAGE_BYTES ? c->bytes - at : RT_VK_STAGE_BYTES;
-        RT_TRY(copy_piece(d, c->mem, c->off + at, n, (const uint8_t *)c->host + at, &s, e));
+    for (uint64_t n; bytes; bytes -= n, off += n, from.at += n) {
+        n = bytes < RT_VK_STAGE_BYTES ? bytes : RT_VK_STAGE_BYTES;
+        RT_TRY(copy_piece(d, m, off, n, &from, &s, e));
     }
 out:
     return rc;
+}
+
+int rt_vk_fetch_run(rt_vk_dev *d, const rt_vk_fetch *f, rt_err *e)
+{
+    return upload(d, f->to, f->off, f->bytes, (source){ .reader = f->reader, .at = f->from }, e);
 }
 
 /* A piece is under way while the one before it is taken out. */
@@ -258,7 +271,7 @@ int rt_vk_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
     if (!c->bytes) return RT_OK;
     if (c->mem->kind == RT_MEM_HOST_PINNED) return host_copy(d, c, e);
     if (c->to_device) {
-        RT_TRY(upload(d, c, e));
+        RT_TRY(upload(d, c->mem, c->off, c->bytes, (source){ .host = c->host }, e));
         if (t) *t = d->submitted;
     } else if (t && c->bytes <= RT_VK_SMALL) {
         rt_vk_stage *s;

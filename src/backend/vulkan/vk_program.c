@@ -30,7 +30,14 @@ typedef struct dispatch {
     bool barrier; /* before it */
     pushed push;  /* its operands: the index of a struct of those, until the buffer has an address */
     uint32_t groups;
+    rt_vk_fetch fetch; /* instead of all that, if it has a reader */
 } dispatch;
+
+/* What is given to the queue at once: dispatches, or one fetch. */
+typedef struct part {
+    uint32_t first, n; /* of the list */
+    VkCommandBuffer commands;
+} part;
 
 struct rt_prog {
     dispatch *list;
@@ -39,8 +46,8 @@ struct rt_prog {
     uint32_t noperands, operands_cap;
     rt_op_kind *kinds; /* (nops) for messages */
     rt_mem *table;     /* the operands on the device */
-    VkCommandBuffer *commands;
-    uint32_t ncommands; /* 1, or with --sync one for each dispatch */
+    part *parts;       /* one, but for fetches; with --sync one for each dispatch */
+    uint32_t nparts, parts_cap;
 };
 
 struct rt_vk_builder {
@@ -103,6 +110,16 @@ void rt_vk_push(rt_vk_builder *b, const rt_bound_op *o, const rt_vk_dispatch *ho
     b->barrier = true; /* dispatches of one op hand on what they find */
 }
 
+void rt_vk_push_fetch(rt_vk_builder *b, const rt_operand *y, const rt_operand *x)
+{
+    rt_prog *g = b->prog;
+    dispatch l = { .op = b->op, .shader = "a file", .barrier = true };
+    l.fetch = (rt_vk_fetch){ y->mem, y->off, x->rows * rt_dtype_bytes(x->dtype, x->cols), x->off, x->reader };
+    if (b->err.status >= 0 && !rt_grow((void **)&g->list, &g->cap, g->n + 1, sizeof l))
+        rt_fail(&b->err, RT_NOMEM, "no memory for a copy");
+    if (b->err.status >= 0) g->list[g->n++] = l;
+}
+
 static int emit_all(rt_vk_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
 {
     int rc = RT_OK;
@@ -152,39 +169,55 @@ static int place_operands(rt_vk_dev *d, rt_prog *g, rt_err *e)
     const rt_copy c = { .mem = g->table, .bytes = bytes, .host = g->operands, .to_device = true };
     RT_TRY(rt_vk_mem_copy(&d->base, &c, NULL, e));
     for (uint32_t i = 0; i < g->n; i++)
-        g->list[i].push.operands = g->table->addr + g->list[i].push.operands * sizeof *g->operands;
+        if (!g->list[i].fetch.reader)
+            g->list[i].push.operands = g->table->addr + g->list[i].push.operands * sizeof *g->operands;
 out:
     return rc;
 }
 
-static int record(rt_vk_dev *d, const rt_prog *g, VkCommandBuffer commands, uint32_t first, uint32_t n, rt_err *e)
+static int record(rt_vk_dev *d, const rt_prog *g, const part *p, rt_err *e)
 {
-    int rc = rt_vk_commands_begin(d, commands, true, e);
+    int rc = rt_vk_commands_begin(d, p->commands, true, e);
     if (rc < 0) return rc;
-    for (uint32_t i = first; i < first + n; i++) {
+    for (uint32_t i = p->first; i < p->first + p->n; i++) {
         const dispatch *l = &g->list[i];
-        if (i > first && l->barrier) rt_vk_barrier(d, commands);
-        d->vk.bind(commands, VK_PIPELINE_BIND_POINT_COMPUTE, l->pipeline);
-        d->vk.push(commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof l->push, &l->push);
-        d->vk.dispatch(commands, l->groups, 1, 1);
+        if (i > p->first && l->barrier) rt_vk_barrier(d, p->commands);
+        d->vk.bind(p->commands, VK_PIPELINE_BIND_POINT_COMPUTE, l->pipeline);
+        d->vk.push(p->commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof l->push, &l->push);
+        d->vk.dispatch(p->commands, l->groups, 1, 1);
     }
-    return rt_vk_status(d->vk.commands_end(commands), e, "recording %u dispatches", n);
+    return rt_vk_status(d->vk.commands_end(p->commands), e, "recording %u dispatches", p->n);
+}
+
+/* Dispatches between fetches are one part. */
+static int cut(const rt_vk_dev *d, rt_prog *g, rt_err *e)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        bool goes_on = i && !d->sync && !g->list[i].fetch.reader && !g->list[i - 1].fetch.reader;
+        if (goes_on) {
+            g->parts[g->nparts - 1].n++;
+            continue;
+        }
+        if (!rt_grow((void **)&g->parts, &g->parts_cap, g->nparts + 1, sizeof *g->parts))
+            return rt_fail(e, RT_NOMEM, "no memory for commands");
+        g->parts[g->nparts++] = (part){ .first = i, .n = 1 };
+    }
+    return RT_OK;
 }
 
 static int record_all(rt_vk_dev *d, rt_prog *g, rt_err *e)
 {
-    int rc = RT_OK;
-    uint32_t n = d->sync ? g->n : 1;
+    int rc;
     const VkCommandBufferAllocateInfo info = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                                .commandPool = d->pool,
                                                .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                               .commandBufferCount = n };
-    if (n == 0) return RT_OK;
-    g->commands = rt_alloc_zero(n * sizeof *g->commands, 16);
-    if (!g->commands) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for commands"));
-    RT_TRY(rt_vk_status(d->vk.commands_new(d->device, &info, g->commands), e, "making commands"));
-    g->ncommands = n;
-    for (uint32_t i = 0; i < n; i++) RT_TRY(record(d, g, g->commands[i], i, d->sync ? 1 : g->n, e));
+                                               .commandBufferCount = 1 };
+    RT_TRY(cut(d, g, e));
+    for (uint32_t i = 0; i < g->nparts; i++) {
+        if (g->list[g->parts[i].first].fetch.reader) continue;
+        RT_TRY(rt_vk_status(d->vk.commands_new(d->device, &info, &g->parts[i].commands), e, "making commands"));
+        RT_TRY(record(d, g, &g->parts[i], e));
+    }
 out:
     return rc;
 }
@@ -210,14 +243,16 @@ out:
 
 /* ---- running ---- */
 
-static int run_in_turn(rt_vk_dev *d, rt_prog *g, rt_err *e)
+/* Part by part, with the host between them: what a fetch reads is read while the device is at what came before. */
+static int run_parts(rt_vk_dev *d, rt_prog *g, rt_err *e)
 {
     int rc = RT_OK;
-    for (uint32_t i = 0; i < g->ncommands; i++) {
-        const dispatch *l = &g->list[i];
-        rc = rt_vk_submit(d, &g->commands[i], 1, NULL, e);
-        if (rc >= 0) rc = rt_vk_wait(&d->base, d->submitted, e);
-        if (rc < 0) rt_err_context(e, "op %u (%s), %s", l->op, rt_op_name(g->kinds[l->op]), l->shader);
+    for (uint32_t i = 0; i < g->nparts; i++) {
+        const part *p = &g->parts[i];
+        const dispatch *l = &g->list[p->first];
+        rc = l->fetch.reader ? rt_vk_fetch_run(d, &l->fetch, e) : rt_vk_submit(d, &p->commands, 1, NULL, e);
+        if (rc >= 0 && d->sync) rc = rt_vk_wait(&d->base, d->submitted, e);
+        if (rc < 0 && d->sync) rt_err_context(e, "op %u (%s), %s", l->op, rt_op_name(g->kinds[l->op]), l->shader);
         RT_TRY(rc);
     }
 out:
@@ -228,17 +263,17 @@ int rt_vk_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     rt_vk_dev *d = (rt_vk_dev *)dev;
     int rc = RT_OK;
-    uint32_t pair;
+    uint32_t pair, n = 0;
     const VkCommandBuffer *mark = rt_vk_clock_next(d, &pair);
     VkCommandBuffer all[3];
-    uint32_t n = 0;
     if (mark) all[n++] = mark[0];
-    if (d->sync) {
+    if (g->nparts == 1 && g->parts[0].commands && !d->sync)
+        all[n++] = g->parts[0].commands;
+    else {
         if (mark) RT_TRY(rt_vk_submit(d, all, n, NULL, e));
-        RT_TRY(run_in_turn(d, g, e));
+        RT_TRY(run_parts(d, g, e));
         n = 0;
-    } else if (g->ncommands)
-        all[n++] = g->commands[0];
+    }
     if (mark) all[n++] = mark[1];
     if (n) RT_TRY(rt_vk_submit(d, all, n, NULL, e));
     if (mark) d->clock.of[pair] = d->submitted;
@@ -252,9 +287,10 @@ void rt_vk_prog_free(rt_dev *dev, rt_prog *g)
     rt_vk_dev *d = (rt_vk_dev *)dev;
     if (!g) return;
     rt_vk_wait(dev, d->submitted, NULL);
-    if (g->ncommands) d->vk.commands_free(d->device, d->pool, g->ncommands, g->commands);
+    for (uint32_t i = 0; i < g->nparts; i++)
+        if (g->parts[i].commands) d->vk.commands_free(d->device, d->pool, 1, &g->parts[i].commands);
     rt_vk_mem_free(dev, g->table);
-    rt_free(g->commands);
+    rt_free(g->parts);
     rt_free(g->list);
     rt_free(g->operands);
     rt_free(g->kinds);

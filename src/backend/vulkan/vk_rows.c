@@ -26,7 +26,7 @@ static void fill_emit(rt_vk_builder *b, const rt_bound_op *o) { rows_push(b, o, 
 static bool copy_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
     if (rt_plan_buffer(p, op->slot[RT_ROWS_X])->cls == RT_CLASS_DISK)
-        return vk_refuses(need, "a copy from a file is not there yet; keep parameters in memory");
+        return vk_takes(need, "read by the host, while the device goes on");
     return vk_takes(need, "one pass, a unit at a time");
 }
 
@@ -45,6 +45,10 @@ static void copy_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     rt_bound_op c = *o;
     uint64_t bits = 0;
+    if (o->slot[RT_ROWS_X].reader) {
+        rt_vk_push_fetch(b, &o->slot[RT_ROWS_Y], &o->slot[RT_ROWS_X]);
+        return;
+    }
     for (uint32_t i = RT_ROWS_Y; i <= RT_ROWS_X; i++) { /* memory begins on multiples of 16 */
         const rt_operand *s = &o->slot[i];
         bits |= s->off | rt_dtype_bytes(s->dtype, s->cols) | rt_dtype_bytes(s->dtype, s->stride);
