@@ -250,6 +250,29 @@ static void test_share(void **state)
     d->api->close(d);
 }
 
+/* What one layer cannot share out evenly the next ones make up for. */
+static void test_many_layers(void **state)
+{
+    enum { LAYERS = 24, RANKS = 3 };
+    rt_dev *d = open_cpu();
+    rt_model_config c;
+    uint64_t least = UINT64_MAX, most = 0;
+    (void)state;
+    rt_preset_fill(rt_preset_find("tiny-qwen2"), &c);
+    c.layers = LAYERS;
+    rt_config_usual_layers(&c);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        rt_trainer *t = dry(d, &c, RANKS, r, RT_ZERO_STATE, RT_DTYPE_F32, true);
+        uint64_t owned = 0;
+        for (uint32_t b = 0; b < t->plan->student->bucket_count; b++) owned += t->plan->slices.bucket[b].count;
+        least = owned < least ? owned : least;
+        most = owned > most ? owned : most;
+        rt_trainer_free(t);
+    }
+    if (most - least >= 2 * c.hidden) fail_msg("%llu elements more", (unsigned long long)(most - least));
+    d->api->close(d);
+}
+
 /* Gradients are shared out as moments are, and those of a bucket have memory only while they are needed: of two layers
  * and the embedding at once. */
 static void test_gradients(void **state)
@@ -327,9 +350,9 @@ static void test_beside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops),    cmocka_unit_test(test_pieces),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_share),  cmocka_unit_test(test_gradients), cmocka_unit_test(test_places),
-        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_ops),    cmocka_unit_test(test_pieces),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_share),  cmocka_unit_test(test_gradients),   cmocka_unit_test(test_places),
+        cmocka_unit_test(test_beside), cmocka_unit_test(test_many_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
