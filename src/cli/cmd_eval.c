@@ -203,9 +203,10 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         RT_TASKS_FLAGS(tasks),
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
-          "native, bf16 or fp8 as distill has them, or auto, which takes one of the first two (auto)" },
+          "native, bf16, fp8 or fp8-native as distill has them, or auto, which takes one of the first two (auto)" },
         { "--weights", RT_FLAG_TEXT, &o.weights, "W",
-          "the model's own weights: native, bf16 or fp8; with itself as --teacher, what that changes (native)" },
+          "the model's own weights: native, bf16, fp8 or fp8-native; with itself as --teacher, what that changes "
+          "(native)" },
         { "--bf16-layers", RT_FLAG_TEXT, &o.bf16_layers, "LIST",
           "with --weights fp8: layers that stay bf16, 0,3-5 or none (first and last)" },
         { "--word", RT_FLAG_TEXT, &o.word, "W", "also measure how probable this word is where the text has it" },

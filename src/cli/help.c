@@ -126,10 +126,10 @@ static const struct {
     { "--save-dtype", "f32 bf16 f16", NULL },
     { "--schedule", "", rt_job_schedule_names },
     { "--teacher-memory", "auto device host disk", NULL },
-    { "--teacher-weights", "auto native bf16 fp8", NULL },
+    { "--teacher-weights", "auto native bf16 fp8 fp8-native", NULL },
     { "--to", "hf safetensors gguf apr", NULL },
     { "--tokenizer", "FILE", NULL },
-    { "--weights", "native bf16 fp8", NULL },
+    { "--weights", "native bf16 fp8 fp8-native", NULL },
 };
 
 /* Appends the lower-case words of text to choices; true when one in capitals names a path. */

@@ -285,7 +285,7 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
                        .student_dtypes = r->lora.rank ? base : NULL,
                        .lora = r->lora,
                        .eval_only = true };
-    rt_inputs_put_teacher(in, teacher, others, &o);
+    rt_inputs_put_teacher(in, teacher, weights, others, &o);
     RT_TRY(put_home(a, &o, e));
     RT_TRY(rt_trainer_open(&a->trainer, a->dev, &o, &(rt_seal_opts){ 0 }, e));
     a->trainer->watch = &a->opts->watch;

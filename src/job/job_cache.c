@@ -171,6 +171,7 @@ static int open_teacher(rt_cache_work *w, rt_err *e)
                        .temperature = w->settings.temperature,
                        .seed = w->settings.seed,
                        .dtypes = dtypes,
+                       .coded = rt_weights_coded(&w->teacher->config, kept),
                        .vmask = w->mask };
     RT_TRY(open_where_it_fits(w, &o, &watch, e));
 out:

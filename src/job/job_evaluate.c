@@ -38,7 +38,7 @@ static int parse_weights(work *w, rt_err *e)
 {
     const rt_job_evaluate_opts *o = w->o;
     if (o->weights && (!rt_weights_parse(o->weights, &w->own) || w->own == RT_WEIGHTS_AUTO))
-        return rt_fail(e, RT_USAGE, "--weights is native, bf16 or fp8, not '%s'", o->weights);
+        return rt_fail(e, RT_USAGE, "--weights is native, bf16, fp8 or fp8-native, not '%s'", o->weights);
     if (!o->bf16_layers) return RT_OK;
     if (w->own != RT_WEIGHTS_FP8) return rt_fail(e, RT_USAGE, "--bf16-layers needs --weights fp8");
     if (strcmp(o->bf16_layers, "none") == 0) return RT_OK;
@@ -256,11 +256,12 @@ static int open_trainer(work *w, rt_err *e)
                         .student = &in->student->config,
                         .teacher = in->teacher ? &in->teacher->config : NULL,
                         .student_dtypes = student,
+                        .student_coded = rt_weights_coded(&in->student->config, w->own),
                         .teacher_dtypes = teacher,
                         .eval_only = true,
                         .vmask = in->teacher && in->pair.masked };
     if (teacher) RT_TRY(rt_fit_evaluation(w->dev, &so, w->asked, teacher, &w->weights, e));
-    bool stored = w->weights.weights == RT_WEIGHTS_NATIVE;
+    bool stored = rt_weights_as_stored(w->weights.weights);
     if (teacher) RT_TRY(rt_fit_evaluation_memory(w->dev, &so, stored, &w->memory, e));
     RT_TRY(rt_trainer_open(&w->trainer, w->dev, &so, &(rt_seal_opts){ 0 }, e));
     w->trainer->watch = &w->watch;

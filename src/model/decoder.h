@@ -22,12 +22,20 @@ enum {
                     1u << RT_ROLE_UP | 1u << RT_ROLE_DOWN
 };
 
+/* Layers first.. below end; none where the two are the same. */
+typedef struct rt_layer_range {
+    uint32_t first, end;
+} rt_layer_range;
+
 typedef struct rt_decoder_opts {
     const char *name; /* "student": the start of every buffer's name */
     const rt_policy *policy;
     /* (rt_param_count) as stored; null: the policy's weight dtype. Vectors are plain floats. A matrix of a layer may be
      * e4m3, with a scale for each row; backward does not go through such a model. */
     const rt_dtype *dtypes;
+    /* Layers whose matrices, as they are stored, forward makes e4m3 codes of at every use, a scale for each row;
+     * backward does not go through such a model either. */
+    rt_layer_range coded;
     bool train;         /* trained parameters have gradients */
     bool accumulate;    /* gradients are written in more than one micro-batch of a step */
     const bool *frozen; /* (rt_param_count) or null: none. With adapters everything else is frozen, */
@@ -66,6 +74,7 @@ typedef struct rt_linear {
     uint32_t cols[RT_LINEAR_PARTS];  /* of the output, per part */
     uint32_t param[RT_LINEAR_PARTS]; /* index of the weight */
     bool joined;                     /* one buffer holds all parts: one GEMM does for all */
+    bool coded;                      /* e4m3 codes of all parts are made at every use: so does one then */
     rt_view weight, scale, grad;     /* of that buffer */
     bool has_bias;
     rt_view bias, dbias;               /* (1, all columns); dbias RT_NONE when frozen */

@@ -233,6 +233,7 @@ static void declare_linear(builder *b, rt_linear *l, uint32_t layer, uint32_t pa
                            const rt_role *biases, const char *what)
 {
     l->parts = parts;
+    l->coded = layer >= b->o->coded.first && layer < b->o->coded.end;
     for (uint32_t i = 0; i < parts; i++) l->param[i] = find(b->d, weights[i], layer);
     declare_weights(b, l, what);
     declare_biases(b, l, biases, layer, what);
@@ -343,6 +344,8 @@ static int check_e4m3(const rt_model_config *c, const rt_decoder_opts *o, rt_err
     uint32_t layer;
     uint64_t shape[2];
     char name[RT_NAME_BYTES];
+    if (o->train && o->coded.first < o->coded.end)
+        return rt_fail(e, RT_INVALID, "%s: nothing is trained through weights that are multiplied as e4m3", o->name);
     for (uint32_t i = 0; o->dtypes && !o->head_only && rt_param_at(c, i, &role, &layer); i++) {
         if (o->dtypes[i] != RT_DTYPE_E4M3) continue;
         if (!rt_role_per_layer(role) || rt_role_shape(c, role, shape) != 2)

@@ -10,7 +10,8 @@
  * Where the policy says int8, x is rounded to Q8_0 for those W that matmul_int8 takes, in forward alone.
  *
  * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. Of W in e4m3 only x W', with x in e4m3
- * too: whoever makes x makes codes of it at once, or it is quantised by rows here, once for all parts that read it. */
+ * too: whoever makes x makes codes of it at once, or it is quantised by rows here, once for all parts that read it. W
+ * may be e4m3 for the time of its GEMM alone: then its codes are made here, of all parts for one GEMM. */
 #include "model/decoder_internal.h"
 
 enum { DROPOUT_STREAM = 0x64726f70 }; /* "drop": apart from the streams of samples, which count from 0 */
@@ -53,14 +54,14 @@ static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view
 static uint32_t coded_parts(const rt_decoder *d, const rt_linear *l)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < l->parts; i++) n += d->params[l->param[i]].scale.buf != 0;
+    for (uint32_t i = 0; i < l->parts; i++) n += l->coded || d->params[l->param[i]].scale.buf;
     return n;
 }
 
 static rt_input codes_of(rt_plan *p, uint32_t N, uint32_t in)
 {
-    return (rt_input){ .x = rt_act(p, RT_DTYPE_E4M3, N, in, "x codes"),
-                       .scale = rt_act(p, p->policy.scalar, N, 1, "x scales") };
+    return (rt_input){ .x = rt_act(p, RT_DTYPE_E4M3, N, in, "codes"),
+                       .scale = rt_act(p, p->policy.scalar, N, 1, "scales") };
 }
 
 rt_input rt_linear_input(rt_plan *p, const rt_decoder *d, const rt_linear *l, uint32_t N, uint32_t in, const char *name)
@@ -139,15 +140,34 @@ void rt_linear_head(rt_plan *p, rt_view y, rt_view x, rt_view weight)
 
 static rt_view either(rt_view fetched, rt_view own) { return fetched.buf ? fetched : own; }
 
+/* What one GEMM multiplies for all parts: the weights that lie so, or codes of them, made now. */
+static rt_input weights_of(rt_plan *p, const rt_decoder *d, const rt_linear *l, const rt_fetched *at)
+{
+    if (!l->coded) return (rt_input){ either(at->weight[0], l->weight), l->scale };
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < l->parts; i++) rows += l->cols[i];
+    rt_input to = codes_of(p, rows, rt_value(d, l->param[0]).cols);
+    for (uint32_t i = 0, row = 0; i < (l->joined ? 1 : l->parts); i++) {
+        rt_view w = either(at->weight[i], l->joined ? l->weight : rt_value(d, l->param[i]));
+        rt_emit_quant_rows(p, rt_view_rows(p, to.x, row, w.rows), rt_view_rows(p, to.scale, row, w.rows), w);
+        row += w.rows;
+    }
+    return to;
+}
+
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, const rt_fetched *at_device, rt_view y,
                        rt_input x, rt_view step, rt_low *low)
 {
     const operands in = operands_of(p, d, l, x);
-    if (l->joined) multiply(p, y, &in, either(at_device->weight[0], l->weight), l->scale, l->bias);
+    const bool at_once = l->joined || l->coded;
+    if (at_once) {
+        const rt_input w = weights_of(p, d, l, at_device);
+        multiply(p, y, &in, w.x, w.scale, l->bias);
+    }
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
         rt_view part = rt_view_cols(p, y, at, l->cols[i]);
         rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
-        if (!l->joined)
+        if (!at_once)
             multiply(p, part, &in, either(at_device->weight[i], rt_value(d, l->param[i])), d->params[l->param[i]].scale,
                      bias);
         if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x.x, step, &low[i]);

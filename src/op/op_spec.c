@@ -83,7 +83,7 @@ static const struct {
     [RT_OP_FILL] = SLOTS(W(y, FLOAT)),
     [RT_OP_DEQUANT] = SLOTS(W(y, FLOAT), R(x, QUANT)),
     [RT_OP_QUANT] = SLOTS(W(y, QUANT), R(x, FLOAT)),
-    [RT_OP_QUANT_ROWS] = SLOTS(W(y, E4M3), W(scale, F32), R(x, FLOAT)),
+    [RT_OP_QUANT_ROWS] = SLOTS(W(y, E4M3), W(scale, F32), R(x, WEIGHT)),
     [RT_OP_MATMUL_SCALED] = SLOTS(ACC(out, FLOAT), R(a, E4M3), R(b, E4M3), R(sa, F32), R(sb, F32), R_OPT(bias, FLOAT)),
     [RT_OP_KD_LOSS] = SLOTS(RW(logits, ACT), ACC(sums, F32), W_OPT(ce, F32), W_OPT(div, F32), W_OPT(top1, F32),
                             RW(fault, U32), R(target, I32), R(step, STEP), R_OPT(teacher, FLOAT), R_OPT(tk_id, I32),

@@ -121,7 +121,8 @@ typedef enum rt_setting_need {
     X(teacher_batch, "--teacher-batch", COUNT, "auto", FREE, TEACHER, "N",                                             \
       "Teacher batch rows; changes memory, not the loss")                                                              \
     X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, TEACHER, "W",                                          \
-      "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, or auto")           \
+      "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, fp8-native at "     \
+      "every use, or auto")                                                                                            \
     X(teacher_memory, "--teacher-memory", TEXT, "auto", FREE, TEACHER, "M",                                            \
       "Teacher memory: device; host (pinned) or disk, from which layers are copied in as they are used; or auto")      \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N",                                                          \

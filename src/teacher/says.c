@@ -169,7 +169,9 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
     if (!s) RT_TRY(rt_no_memory(e, "a teacher"));
     s->o = *o;
     s->policy = *rt_device_policy(d);
-    const rt_decoder_opts decoder = { .name = "teacher", .policy = &s->policy, .dtypes = o->dtypes, .home = o->home };
+    const rt_decoder_opts decoder = {
+        .name = "teacher", .policy = &s->policy, .dtypes = o->dtypes, .coded = o->coded, .home = o->home
+    };
     RT_TRY(choose_size(s, d, m->config.vocab, e));
     RT_TRY(host_room(s, e));
     RT_TRY(rt_space_new(&s->space, e));

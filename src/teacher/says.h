@@ -18,6 +18,7 @@ typedef struct rt_says_opts {
     double temperature;
     uint64_t seed;          /* of draws */
     const rt_dtype *dtypes; /* of the teacher's parameters */
+    rt_layer_range coded;   /* layers of it that are multiplied as e4m3 codes, made at every use */
     rt_class home;          /* of the matrices of its layers: PARAM, HOST, DISK; m stays open for the last */
     const uint32_t *vmask;  /* (ceil(V/32)) words: the ids that count; null: all */
     uint64_t head_bytes;    /* of logits at a time; 0: what the device says */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char *const names[] = { "native", "bf16", "fp8", "auto" };
+static const char *const names[] = { "native", "bf16", "fp8", "fp8-native", "auto" };
 
 const char *rt_weights_name(rt_teacher_weights w) { return names[w]; }
 
@@ -41,14 +41,26 @@ void rt_weights_fp8(rt_dtype *to, const rt_dtype *stored, const rt_model_config 
     }
 }
 
+/* Layers below the first and behind the last in fp8. Of fewer layers, two would be most of what fp8 saves. */
+static uint32_t kept_at_an_end(const rt_model_config *c)
+{
+    enum { LEAST = 8 };
+    return c->layers >= LEAST;
+}
+
+rt_layer_range rt_weights_coded(const rt_model_config *c, rt_teacher_weights w)
+{
+    uint32_t kept = kept_at_an_end(c);
+    return w == RT_WEIGHTS_FP8_NATIVE ? (rt_layer_range){ kept, c->layers - kept } : (rt_layer_range){ 0, 0 };
+}
+
 void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w)
 {
-    enum { LEAST = 8 }; /* layers; of fewer, two would be most of what fp8 saves */
     const uint32_t ends[] = { 0, c->layers - 1 };
     rt_role role;
     uint32_t layer;
     if (w == RT_WEIGHTS_FP8) {
-        rt_weights_fp8(to, stored, c, ends, c->layers >= LEAST ? 2 : 0);
+        rt_weights_fp8(to, stored, c, ends, 2 * kept_at_an_end(c));
         return;
     }
     for (uint32_t i = 0, n = rt_param_count(c); i < n; i++)
@@ -113,7 +125,9 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
 {
     static const char *const how[] = { [RT_WEIGHTS_NATIVE] = "the teacher's stay as they are stored",
                                        [RT_WEIGHTS_BF16] = "the teacher's are dequantised to bf16 once",
-                                       [RT_WEIGHTS_FP8] = "the teacher's are quantised to fp8 once" };
+                                       [RT_WEIGHTS_FP8] = "the teacher's are quantised to fp8 once",
+                                       [RT_WEIGHTS_FP8_NATIVE] = "the teacher's stay as they are stored, and are "
+                                                                 "quantised to fp8 at every use" };
     const rt_weights_case *f = &c->facts;
     char a[32], b[32], d[32];
     if (c->why == RT_WEIGHTS_UNSAID) return;
@@ -136,5 +150,5 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
         rt_str_printf(out, ": the run takes %s instead of %s, and a step moves %s less", rt_format_bytes(a, f->bf16),
                       rt_format_bytes(b, f->native), rt_format_bytes(d, f->native_dequant - f->bf16_dequant));
     }
-    if (c->weights != RT_WEIGHTS_FP8) say_not_fp8(out, &c->fp8);
+    if (c->weights < RT_WEIGHTS_FP8) say_not_fp8(out, &c->fp8);
 }

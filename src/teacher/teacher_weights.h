@@ -1,34 +1,45 @@
 /* teacher_weights.h - how the teacher's matrices lie on the device: as they are stored, dequantised once to bf16, or
- * quantised once to fp8.
+ * quantised to fp8, once or at every use.
  *
  * Owns: the dtypes that follow from --teacher-weights, what auto decides, and the sentence that says why. Pure: what
  * each way takes comes from plans that others have made, and how far fp8 is from bf16 from a measurement. A device that
  * cannot multiply a packed matrix dequantises it into scratch before every GEMM; dequantised once it takes more memory,
  * and that work is spared. In fp8 (e4m3, a scale for each row) GEMMs take about two thirds of the time of bf16 where a
- * device has them, and the teacher is another one by a little. */
+ * device has them, and the teacher is another one by a little. Packed matrices that are quantised to fp8 at every use
+ * stay as small as they are, and their codes are the same bits. */
 #ifndef RT_TEACHER_TEACHER_WEIGHTS_H
 #define RT_TEACHER_TEACHER_WEIGHTS_H
 
 #include "base/str.h"
-#include "format/config/names.h"
+#include "model/decoder.h"
 #include "op/plan.h"
 
 typedef enum rt_teacher_weights {
     RT_WEIGHTS_NATIVE,
     RT_WEIGHTS_BF16,
     RT_WEIGHTS_FP8,
+    RT_WEIGHTS_FP8_NATIVE, /* as they are stored, multiplied as FP8 is */
     RT_WEIGHTS_AUTO
 } rt_teacher_weights;
 enum { RT_WEIGHTS_KINDS = RT_WEIGHTS_AUTO };       /* that are definite */
 const char *rt_weights_name(rt_teacher_weights w); /* "native" */
 /* The way back; false when there is no such word. */
 bool rt_weights_parse(const char *name, rt_teacher_weights *out);
-#define RT_WEIGHTS_WORDS "auto, native, bf16 or fp8"
+#define RT_WEIGHTS_WORDS "auto, native, bf16, fp8 or fp8-native"
+
+/* Whether matrices are on the device as the file has them. */
+static inline bool rt_weights_as_stored(rt_teacher_weights w)
+{
+    return w == RT_WEIGHTS_NATIVE || w == RT_WEIGHTS_FP8_NATIVE;
+}
 
 /* to (rt_param_count) = what the parameters become, which may be stored itself. BF16: matrices bf16, vectors as stored.
+ * FP8_NATIVE: as stored.
  * FP8: as rt_weights_fp8, with the first and the last layer in bf16 (docs/training.md: they are where rounding costs
  * most), but in models of few layers. */
 void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w);
+/* FP8_NATIVE: the layers that are multiplied as e4m3, those that FP8 has so; else none. */
+rt_layer_range rt_weights_coded(const rt_model_config *c, rt_teacher_weights w);
 /* Matrices of layers e4m3, but of the layers kept (count); those and other matrices bf16, vectors as stored. */
 void rt_weights_fp8(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, const uint32_t *kept,
                     uint32_t count);
@@ -70,7 +81,7 @@ typedef enum rt_weights_why {
     RT_WEIGHTS_NO_ROOM, /* bf16 would exceed the limit */
     RT_WEIGHTS_GAIN,    /* bf16 fits, and a step moves less */
     RT_WEIGHTS_AWAY,    /* they are copied to the device at every pass */
-    RT_WEIGHTS_FASTER   /* fp8 fits, takes less time, and may be taken */
+    RT_WEIGHTS_FASTER   /* FP8 or FP8_NATIVE fits, takes less time, and may be taken */
 } rt_weights_why;
 typedef struct rt_weights_choice {
     rt_teacher_weights weights; /* definite */

@@ -189,6 +189,7 @@ static int declare_models(rt_step_plan *s, rt_err *e)
     rt_decoder_opts student = { .name = "student",
                                 .policy = &o->policy,
                                 .dtypes = o->student_dtypes,
+                                .coded = o->student_coded,
                                 .train = !o->eval_only,
                                 .accumulate = o->accumulate || o->ranks > 1, /* what is added up is f32 */
                                 .frozen = o->frozen,
@@ -198,6 +199,7 @@ static int declare_models(rt_step_plan *s, rt_err *e)
     rt_decoder_opts teacher = { .name = "teacher",
                                 .policy = &o->policy,
                                 .dtypes = o->teacher_dtypes,
+                                .coded = o->teacher_coded,
                                 .home = o->teacher_home,
                                 .head_only = o->source.form == RT_FORM_HIDDEN };
     RT_TRY(rt_decoder_new(&s->student, s->space, o->student, &student, e));
@@ -207,6 +209,7 @@ static int declare_models(rt_step_plan *s, rt_err *e)
         snprintf(name, sizeof name, "teacher %u", k + 2);
         teacher.name = name;
         teacher.dtypes = o->others[k].dtypes;
+        teacher.coded = o->others[k].coded;
         RT_TRY(rt_decoder_new(&s->more[k].decoder, s->space, o->others[k].config, &teacher, e));
     }
     if (!o->eval_only && !rt_decoder_trained(s->student))

@@ -17,6 +17,7 @@
 typedef struct rt_step_other {
     const rt_model_config *config;
     const rt_dtype *dtypes; /* as stored; null: the policy's */
+    rt_layer_range coded;
 } rt_step_other;
 
 /* name, in every run or only with a teacher */
@@ -66,8 +67,10 @@ typedef struct rt_step_opts {
         *prompts[RT_TEACHERS_MOST]; /* of each live teacher; null: it reads what the student reads */
     rt_source_shape source;         /* hidden states: of `teacher` the head alone is there */
     const rt_dtype *teacher_dtypes; /* as stored; null: the policy's. Of a head alone: its own */
+    rt_layer_range teacher_coded;   /* layers that are multiplied as e4m3 codes, made at every use */
     rt_class teacher_home; /* PARAM; HOST, DISK: where matrices of teachers' layers are, copied in as they are read */
     const rt_dtype *student_dtypes; /* of a student that is frozen (adapters, eval_only); else null */
+    rt_layer_range student_coded;   /* of one that is not trained */
     const bool *frozen;             /* (rt_param_count of the student) or null */
     rt_lora lora;
     bool eval_only; /* nothing is trained: no gradients, no moments, no programs but the teacher's and evaluation's */

@@ -46,6 +46,16 @@ static void fill_rows(const rt_op_case *c, const rt_fill *f)
     if (kind == TIES && f->cols > 1) f->x[0] = 448 * 0x1p-4; /* the border between two scales */
 }
 
+static bool of_blocks(const rt_op_case *c) { return rt_dtype_is_quant(c->sig.dtype[RT_QROWS_X]); }
+
+/* Blocks have no numbers of every kind. */
+static uint32_t quant_allowed(const rt_op_case *c, uint32_t flag)
+{
+    return of_blocks(c) && flag == 0 ? 1u << PLAIN | 1u << ZEROS : UINT32_MAX;
+}
+
+static void quant_fix(rt_op_case *c) { c->dim[QC] = rt_case_block(c, RT_QROWS_X, c->dim[QC]); }
+
 static void quant_layout(const rt_op_case *c, rt_layout *l)
 {
     l->slot[RT_QROWS_Y] = RT_SLOT(c->dim[QN], c->dim[QC], NULL);
@@ -63,6 +73,8 @@ const rt_op_set rt_op_set_quant_rows = { .kind = RT_OP_QUANT_ROWS,
                                          .ndims = 2,
                                          RT_TABLE(shapes, quant_shapes),
                                          RT_TABLE(flags, quant_flags),
+                                         .allowed = quant_allowed,
+                                         .fix = quant_fix,
                                          .layout = quant_layout,
                                          .emit = quant_emit,
                                          .large = { .signature = "bf16", .dim = { 61, 1536 } } };

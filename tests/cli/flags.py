@@ -368,7 +368,7 @@ def _():
     expect("matmul_scaled" not in open(f"{a.out}/run/plan.txt").read(), "and nowhere else")
     bad = Run(fails=True, teacher_weights="f16")
     expect(bad.status == 2, "no such word")
-    expect("--teacher-weights 'f16' is unknown; use one of auto, native, bf16 or fp8" in bad.error, "and which there are")
+    expect("--teacher-weights 'f16' is unknown; use one of auto, native, bf16, fp8 or fp8-native" in bad.error, "and which there are")
 
 
 @case("--teacher-memory")

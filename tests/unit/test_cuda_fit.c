@@ -16,7 +16,9 @@ static int set_up(void **state)
 typedef struct pair_of {
     rt_dev *dev;
     rt_model_config teacher, student;
-    rt_dtype *stored, *bf16;
+    rt_dtype *dtypes[RT_WEIGHTS_KINDS];
+    rt_dtype moments; /* of AdamW */
+    rt_fp8 fp8;
     uint32_t batch;
     bool plain;    /* the teacher is stored in bf16 */
     uint64_t host; /* that the machine has to give to a teacher beside the device; 0: it stays on it */
@@ -32,7 +34,9 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     o.recompute = c->recompute;
     o.vmask = p->teacher.vocab != p->student.vocab;
     o.policy = *rt_device_policy(p->dev);
-    o.teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? p->bf16 : p->stored;
+    o.teacher_dtypes = p->dtypes[c->weights];
+    o.teacher_coded = rt_weights_coded(&p->teacher, c->weights);
+    if (p->moments) o.moments = p->moments;
     o.teacher_home = rt_teacher_memory_class(c->memory);
     if (c->lora_rank) o.lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
     return rt_fit_need_of(p->dev, &o, (p->batch - 1) / c->micro_batch + 1, out, e);
@@ -63,17 +67,18 @@ static rt_fit fit_pair(pair_of *p, uint32_t batch, uint32_t T, uint64_t limit)
     rt_role role;
     uint32_t layer, n = rt_param_count(&p->teacher);
     p->batch = batch;
-    p->stored = rt_alloc(n * sizeof *p->stored, 16);
-    p->bf16 = rt_alloc(n * sizeof *p->bf16, 16);
+    for (int w = 0; w < RT_WEIGHTS_KINDS; w++) p->dtypes[w] = rt_alloc(n * sizeof **p->dtypes, 16);
+    rt_dtype *stored = p->dtypes[RT_WEIGHTS_NATIVE];
     for (uint32_t i = 0; i < n; i++) {
         assert_true(rt_param_at(&p->teacher, i, &role, &layer));
         bool matrix = rt_role_shape(&p->teacher, role, dims) == 2, finer = role == RT_ROLE_V || role == RT_ROLE_DOWN;
-        p->stored[i] = p->plain             ? RT_DTYPE_BF16
-                       : !matrix            ? RT_DTYPE_F32
-                       : finer && layer % 2 ? RT_DTYPE_Q6_K
-                                            : RT_DTYPE_Q4_K;
+        stored[i] = p->plain             ? RT_DTYPE_BF16
+                    : !matrix            ? RT_DTYPE_F32
+                    : finer && layer % 2 ? RT_DTYPE_Q6_K
+                                         : RT_DTYPE_Q4_K;
     }
-    rt_weights_dtypes(p->bf16, p->stored, &p->teacher, RT_WEIGHTS_BF16);
+    for (int w = 1; w < RT_WEIGHTS_KINDS; w++)
+        rt_weights_dtypes(p->dtypes[w], stored, &p->teacher, (rt_teacher_weights)w);
     uint32_t rows = 8192 / T;
     rt_fit_ask ask = { .wanted = { .micro_batch = rt_fit_rows(batch, rows), .seq_len = T },
                        .batch = batch,
@@ -84,14 +89,14 @@ static rt_fit fit_pair(pair_of *p, uint32_t batch, uint32_t T, uint64_t limit)
                        .teacher_rows = rows,
                        .weights_free = true,
                        .weights_differ = !p->plain,
+                       .fp8 = p->fp8,
                        .memory_free = p->host > 0,
                        .rows_free = p->host > 0,
                        .host_limit = p->host,
                        .limit = limit,
                        .limit_is = RT_FIT_GIVEN };
     if (rt_fit_choose(&f, &ask, need_of, p, &e) < 0) fail_msg("%s", e.text);
-    rt_free(p->stored);
-    rt_free(p->bf16);
+    for (int w = 0; w < RT_WEIGHTS_KINDS; w++) rt_free(p->dtypes[w]);
     return f;
 }
 
@@ -127,6 +132,34 @@ static void what_fits_a_card_of_24_gb(void **state)
     assert_int_equal(s->used, used); /* nothing was allocated to know it */
     p.dev->api->close(p.dev);
     assert_int_equal(s->live, 0);
+}
+
+/* 7B Q4_K to 0.5B, 16 rows of 512: quantised to fp8 once where there is room, else at every use, which takes no more
+ * than a packed teacher does. */
+static void a_packed_teacher_is_quantised_where_it_stands(void **state)
+{
+    rt_err e = { 0 };
+    const uint64_t GiB = 1ull << 30;
+    (void)state;
+    s->memory = 141 * GiB;
+    s->lt_refuses = 1;
+    pair_of p = { .teacher = shape(28, 3584, 18944, 28, 4, false),
+                  .student = shape(24, 896, 4864, 14, 2, true),
+                  .moments = RT_DTYPE_BF16 };
+    if (rt_device_open(&p.dev, "cuda", &(rt_dev_opts){ 0 }, NULL, &e) < 0) fail_msg("%s", e.text);
+    rt_fit native = fit_pair(&p, 16, 512, 14 * GiB);
+    assert_true(native.fits && native.chosen.weights == RT_WEIGHTS_NATIVE);
+    p.fp8.state = RT_FP8_LATER;
+    rt_fit wide = fit_pair(&p, 16, 512, 24 * GiB), small = fit_pair(&p, 16, 512, 14 * GiB);
+    assert_true(wide.fits && wide.chosen.weights == RT_WEIGHTS_FP8 && wide.slower == 0);
+    assert_true(small.fits && small.need <= 14 * GiB && small.chosen.weights == RT_WEIGHTS_FP8_NATIVE);
+    assert_int_equal(small.weights.why, RT_WEIGHTS_FASTER);
+    assert_true(small.chosen.micro_batch == 16 && small.chosen.memory == RT_TEACHER_DEVICE);
+    assert_true(rt_recompute_same(&small.chosen.recompute, &native.chosen.recompute));
+    print_message("7B Q4_K to 0.5B under 14 GiB: %.2f of the time of a native teacher; with room for fp8 once, %.2f\n",
+                  small.work / native.work, wide.work / native.work);
+    assert_true(small.work < 0.85 * native.work && wide.work < small.work);
+    p.dev->api->close(p.dev);
 }
 
 /* What a teacher that is larger than the card does not need of it. */
@@ -254,6 +287,7 @@ int main(void)
 #define C(f) cmocka_unit_test_setup(f, set_up)
     const struct CMUnitTest tests[] = {
         C(what_fits_a_card_of_24_gb),
+        C(a_packed_teacher_is_quantised_where_it_stands),
         C(a_teacher_larger_than_the_card_is_streamed),
         C(an_evaluation_streams_its_teacher),
         C(what_a_limit_costs),

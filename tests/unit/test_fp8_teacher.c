@@ -328,6 +328,11 @@ static void nothing_is_trained_through_e4m3(void **state)
     o.lora.rank = 0;
     o.frozen = frozen;
     refused(&c, &o, "nothing is trained through such weights");
+    o.dtypes = NULL;
+    o.coded.end = 1;
+    refused(&c, &o, "nothing is trained through weights that are multiplied as e4m3");
+    o.coded.end = 0;
+    o.dtypes = dtypes;
     o.train = false;
     for (uint32_t i = 0; i < rt_param_count(&c); i++) dtypes[i] = RT_DTYPE_F32;
     dtypes[0] = RT_DTYPE_E4M3; /* the embedding */
@@ -423,6 +428,38 @@ static void a_run_measures_before_it_takes_fp8(void **state)
     run_end(&c);
 }
 
+/* A packed teacher that has no room beside its run when it is quantised once: it is measured and taken packed. */
+static void a_packed_teacher_needs_no_more_room(void **state)
+{
+    run_case c;
+    char limit[32];
+    (void)state;
+    put_run_inputs();
+    rt_model_config config = tiny_config("tiny-llama", 5);
+    config.width = config.hidden = 256;
+    config.head_dim = 32;
+    write_model(in_dir("wide"), &config, RT_DTYPE_F32, false);
+    pack_model(in_dir("wide"), in_dir("packed.gguf"), "q4_0");
+    open_run(&c, "packed.gguf", "once", false, "fp8", NULL);
+    uint64_t once = rt_run_fitted(c.run)->need;
+    run_end(&c);
+    open_run(&c, "packed.gguf", "use", false, "fp8-native", NULL);
+    uint64_t use = rt_run_fitted(c.run)->need;
+    expect_choice(&c, "fp8-native", RT_WEIGHTS_ASKED);
+    run_end(&c);
+    assert_true(use < once);
+    snprintf(limit, sizeof limit, "%llu", (unsigned long long)once - 1);
+    open_run(&c, "packed.gguf", "little", false, NULL, limit);
+    const rt_fp8 *f = &rt_run_fitted(c.run)->weights.fp8;
+    assert_true(f->state == RT_FP8_MEASURED && rt_fp8_may(f));
+    expect_choice(&c, "fp8-native", RT_WEIGHTS_FASTER);
+    run_train(&c);
+    run_end(&c);
+    open_run(&c, NULL, "little", true, NULL, NULL);
+    assert_string_equal(c.settings.teacher_weights, "fp8-native");
+    run_end(&c);
+}
+
 static void what_cannot_be_measured_is_not_taken(void **state)
 {
     run_case c;
@@ -465,6 +502,7 @@ int main(void)
         cmocka_unit_test(norms_and_swiglu_make_codes),
         cmocka_unit_test(nothing_is_trained_through_e4m3),
         cmocka_unit_test_setup_teardown(a_run_measures_before_it_takes_fp8, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(a_packed_teacher_needs_no_more_room, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(what_cannot_be_measured_is_not_taken, make_test_dir, remove_test_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

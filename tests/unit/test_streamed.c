@@ -41,6 +41,7 @@ typedef struct way {
     uint32_t ahead;
     bool apart; /* v and down in bf16: q, k and v are in buffers of their own, what is read from disk is converted */
     const char *teacher; /* its folder; null: "teacher" */
+    bool coded;          /* layers are multiplied as e4m3 codes, made at every use */
 } way;
 
 /* All that a step makes. */
@@ -72,6 +73,7 @@ static rt_step_opts options(const way *w, const rt_model_file *student, const rt
                            .student = &student->config,
                            .teacher = &teacher->config,
                            .teacher_dtypes = dtypes,
+                           .teacher_coded = { 0, w->coded ? teacher->config.layers : 0 },
                            .teacher_home = w->home };
 }
 
@@ -145,7 +147,8 @@ static void a_streamed_teacher_is_the_same_to_the_bit(void **state)
         for (uint32_t ahead = 0; ahead <= MICRO; ahead += MICRO)
             for (int apart = 0; apart < 2; apart++) {
                 made of[3];
-                for (int h = 0; h < 3; h++) make(&of[h], &(way){ devices[k], homes[h], ahead, apart, NULL });
+                for (int h = 0; h < 3; h++)
+                    make(&of[h], &(way){ devices[k], homes[h], ahead, apart, NULL, !ahead });
                 assert_true(of[0].result.div > 0 && of[0].result.grad_norm > 0 && of[0].count > 0);
                 for (int h = 1; h < 3; h++)
                     if (!same(&of[0], &of[h])) fail_msg("%s, ahead %u, home %d", devices[k], ahead, h);
@@ -153,11 +156,13 @@ static void a_streamed_teacher_is_the_same_to_the_bit(void **state)
             }
     /* The negative control: another teacher shows. */
     made a, b;
-    make(&a, &(way){ "cpu", RT_CLASS_DISK, 0, false, NULL });
-    make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, true, NULL });
-    assert_false(same(&a, &b));
+    make(&a, &(way){ "cpu", RT_CLASS_DISK, 0, false, NULL, false });
+    for (int coded = 0; coded < 2; coded++) {
+        make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, !coded, NULL, coded });
+        assert_false(same(&a, &b));
+        free(b.values);
+    }
     free(a.values);
-    free(b.values);
 }
 
 /* A matrix of more values than are converted at a time (2^20), and not of a whole number of times as many. */
@@ -170,8 +175,8 @@ static void a_large_matrix_is_converted_piece_by_piece(void **state)
     c.hidden = 40000;
     write_model(in_dir("wide"), &c, RT_DTYPE_F32, false);
     assert_true((uint64_t)c.width * c.hidden > 1u << 20 && (1u << 20) / c.hidden > 1);
-    make(&a, &(way){ "cpu", RT_CLASS_PARAM, 0, true, "wide" });
-    make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, true, "wide" });
+    make(&a, &(way){ "cpu", RT_CLASS_PARAM, 0, true, "wide", false });
+    make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, true, "wide", false });
     assert_true(same(&a, &b));
     free(a.values);
     free(b.values);
@@ -200,7 +205,7 @@ static void a_file_that_cannot_be_read_ends_the_step(void **state)
     rt_dtype dtypes[256];
     rt_trainer *t = NULL;
     rt_step_result r;
-    const way w = { "cpu", RT_CLASS_DISK, 0, false, NULL };
+    const way w = { "cpu", RT_CLASS_DISK, 0, false, NULL, false };
     rt_dev *d = open_device("cpu", 2);
     rt_model_config c = tiny_config("tiny-llama", 3);
     write_model(in_dir("cut"), &c, RT_DTYPE_F32, false);
@@ -229,7 +234,7 @@ static void what_is_converted_is_not_read_at_every_pass(void **state)
     rt_err e = { 0 };
     rt_dtype dtypes[256];
     rt_trainer *t = NULL;
-    const way w = { "cpu", RT_CLASS_DISK, 0, false, NULL };
+    const way w = { "cpu", RT_CLASS_DISK, 0, false, NULL, false };
     rt_dev *d = open_device("cpu", 1);
     rt_model_file *student = open_model(in_dir("student")), *teacher = open_model(in_dir("teacher"));
     rt_step_opts o = options(&w, student, teacher, dtypes);

@@ -2,7 +2,6 @@
  * matrix dequantised once to bf16 gives the bits of one that is dequantised before every GEMM. */
 #include "train_case.h"
 
-#include "format/convert.h"
 #include "job/prepare/fit.h"
 
 #include <math.h>
@@ -121,7 +120,7 @@ static void words_go_both_ways(void **state)
 {
     rt_teacher_weights w;
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i <= RT_WEIGHTS_AUTO; i++) {
         assert_true(rt_weights_parse(rt_weights_name((rt_teacher_weights)i), &w));
         assert_int_equal(w, i);
     }
@@ -195,6 +194,11 @@ static void matrices_of_layers_become_e4m3(void **state)
         assert_memory_equal(coded, kept, n * sizeof *kept);
         for (uint32_t i = codes = 0; i < n; i++) codes += coded[i] == RT_DTYPE_E4M3;
         assert_int_equal(codes, 7 * (c.layers == 8 ? 6 : 7));
+        /* at every use: the same layers, of what stays as it is stored */
+        rt_layer_range r = rt_weights_coded(&c, RT_WEIGHTS_FP8_NATIVE), none = rt_weights_coded(&c, RT_WEIGHTS_FP8);
+        assert_true(r.first == (c.layers == 8) && r.end == 7 && none.first == none.end);
+        rt_weights_dtypes(coded, stored, &c, RT_WEIGHTS_FP8_NATIVE);
+        assert_memory_equal(coded, stored, n * sizeof *coded);
     }
 }
 
@@ -234,11 +238,6 @@ static rt_dev *narrow_device(void)
 /* A teacher of quantised matrices in GGUF. */
 static void quantised_teacher(const char *path, const char *mix)
 {
-    rt_err e = { 0 };
-    rt_pool *pool = NULL;
-    rt_arena a = { 0 };
-    rt_model_text text;
-    rt_convert v = { 0 };
     rt_model_config c = tiny_config("tiny-llama", 9);
     c.width = 256; /* a block of Q4_K */
     c.hidden = 256;
@@ -246,23 +245,14 @@ static void quantised_teacher(const char *path, const char *mix)
     c.head_dim = 32;
     c.tied = false;
     if (!rt_path_exists(in_dir("wide"))) write_model(in_dir("wide"), &c, RT_DTYPE_F32, false);
-    rt_model_file *m = open_model(in_dir("wide"));
-    if (rt_model_text_for(&text, &m->text, RT_CONTAINER_GGUF, m->config.vocab, &a, NULL, &e) < 0)
-        fail_msg("%s", e.text);
-    rt_convert_opts o = { .to = RT_CONTAINER_GGUF, .path = path, .mix = rt_mix_find(mix), .text = &text };
-    assert_int_equal(rt_pool_new(&pool, 1, &e), RT_OK);
-    if (rt_convert_plan(&v, m, &o, &e) < 0 || rt_convert_run(&v, NULL, NULL, pool, &e) < 0) fail_msg("%s", e.text);
-    rt_convert_free(&v);
-    rt_pool_free(pool);
-    rt_model_file_close(m);
-    rt_arena_free(&a);
+    pack_model(in_dir("wide"), path, mix);
 }
 
 enum { B = 2, T = 16, STEPS = 3 };
 
 /* Some steps of a student that learns from the teacher, as numbers. */
 static void learn(rt_dev *d, const rt_model_file *student, const rt_model_file *teacher, const rt_dtype *dtypes,
-                  rt_step_result out[STEPS], rt_fit_need *need)
+                  rt_layer_range coded, rt_step_result out[STEPS], rt_fit_need *need)
 {
     rt_err e = { 0 };
     rt_trainer *t = NULL;
@@ -270,6 +260,7 @@ static void learn(rt_dev *d, const rt_model_file *student, const rt_model_file *
     rt_step_opts o = step_options(&student->config, &teacher->config, B, T);
     o.policy = *rt_device_policy(d);
     o.teacher_dtypes = dtypes;
+    o.teacher_coded = coded;
     if (rt_fit_need_of(d, &o, 1, need, &e) < 0) fail_msg("%s", e.text);
     if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ 0 }, &e) < 0) fail_msg("%s", e.text);
     if (rt_trainer_load(t, student, teacher, NULL, 1, &e) < 0) fail_msg("%s", e.text);
@@ -283,6 +274,24 @@ static void learn(rt_dev *d, const rt_model_file *student, const rt_model_file *
         if (rt_trainer_step(t, &b, 1, s + 1, 1e-2, 1, &out[s], &e) < 0) fail_msg("%s", e.text);
     }
     rt_trainer_free(t);
+}
+
+/* Codes of packed values, made by the loader or before each product, of all matrices that read one input together. */
+static void codes_once_or_each_time_are_the_same(rt_dev *d, const rt_model_file *student, const rt_model_file *teacher,
+                                                 const rt_step_result *otherwise)
+{
+    rt_dtype stored[64], coded[64];
+    rt_step_result once[STEPS], each[STEPS];
+    rt_fit_need at_first, each_time;
+    rt_err e = { 0 };
+    const rt_model_config *c = &teacher->config;
+    assert_int_equal(rt_load_dtypes(stored, teacher, &e), RT_OK);
+    rt_weights_dtypes(coded, stored, c, RT_WEIGHTS_FP8);
+    learn(d, student, teacher, coded, rt_weights_coded(c, RT_WEIGHTS_FP8), once, &at_first);
+    learn(d, student, teacher, stored, rt_weights_coded(c, RT_WEIGHTS_FP8_NATIVE), each, &each_time);
+    assert_memory_equal(once, each, sizeof once);
+    assert_true(each_time.work > at_first.work);
+    assert_true(once[0].div != otherwise[0].div);
 }
 
 /* Packed values are rounded to bf16 in either case: before each product by the device, once by the loader. Products
@@ -299,6 +308,7 @@ static void expanded_once_or_each_time_is_the_same(void **state)
     write_model(in_dir("student"), &c, RT_DTYPE_F32, false);
     rt_model_file *student = open_model(in_dir("student"));
     for (int i = 0; i < 2; i++) {
+        const rt_layer_range none = { 0, 0 };
         rt_step_result packed[STEPS], once[STEPS], plain[STEPS];
         rt_fit_need each_time, at_first, of_cpu, of_cpu_wide;
         quantised_teacher(in_dir(names[i]), mixes[i]);
@@ -307,9 +317,10 @@ static void expanded_once_or_each_time_is_the_same(void **state)
         assert_int_equal(rt_load_dtypes(stored, teacher, &e), RT_OK);
         rt_weights_dtypes(wide, stored, &teacher->config, RT_WEIGHTS_BF16);
         rt_dev *d = narrow_device();
-        learn(d, student, teacher, stored, packed, &each_time);
-        learn(d, student, teacher, wide, once, &at_first);
+        learn(d, student, teacher, stored, none, packed, &each_time);
+        learn(d, student, teacher, wide, none, once, &at_first);
         assert_memory_equal(packed, once, sizeof packed);
+        codes_once_or_each_time_are_the_same(d, student, teacher, packed);
         assert_true(each_time.dequant > at_first.dequant && each_time.bytes < at_first.bytes);
         /* the estimate of time has those bytes, at 8 FLOPs for each of them on a CPU, and at least one more op */
         double bytes = (double)(each_time.dequant - at_first.dequant);
@@ -317,8 +328,8 @@ static void expanded_once_or_each_time_is_the_same(void **state)
         d->api->close(d);
         /* negative control: without rounding it is another teacher; and this device dequantises nothing */
         d = open_device("cpu", 1);
-        learn(d, student, teacher, stored, packed, &of_cpu);
-        learn(d, student, teacher, wide, plain, &of_cpu_wide);
+        learn(d, student, teacher, stored, none, packed, &of_cpu);
+        learn(d, student, teacher, wide, none, plain, &of_cpu_wide);
         assert_true(packed[0].div != plain[0].div);
         assert_true(of_cpu.dequant == 0 && of_cpu_wide.dequant == 0);
         d->api->close(d);

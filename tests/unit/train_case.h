@@ -4,6 +4,7 @@
 
 #include "format_case.h"
 
+#include "format/convert.h"
 #include "format/init_random.h"
 #include "infer/load.h"
 #include "text/data/data_rows.h"
@@ -65,6 +66,26 @@ static inline rt_model_file *open_model(const char *path)
     rt_model_file *m = NULL;
     if (rt_model_file_open(&m, path, &(rt_hub_env){ 0 }, &e) < 0) fail_msg("%s", e.text);
     return m;
+}
+
+/* The model at `from` in GGUF, its matrices in blocks of a mix. */
+static inline __attribute__((unused)) void pack_model(const char *from, const char *path, const char *mix)
+{
+    rt_err e = { 0 };
+    rt_pool *pool = NULL;
+    rt_arena a = { 0 };
+    rt_model_text text;
+    rt_convert v = { 0 };
+    rt_model_file *m = open_model(from);
+    if (rt_model_text_for(&text, &m->text, RT_CONTAINER_GGUF, m->config.vocab, &a, NULL, &e) < 0)
+        fail_msg("%s", e.text);
+    rt_convert_opts o = { .to = RT_CONTAINER_GGUF, .path = path, .mix = rt_mix_find(mix), .text = &text };
+    assert_int_equal(rt_pool_new(&pool, 1, &e), RT_OK);
+    if (rt_convert_plan(&v, m, &o, &e) < 0 || rt_convert_run(&v, NULL, NULL, pool, &e) < 0) fail_msg("%s", e.text);
+    rt_convert_free(&v);
+    rt_pool_free(pool);
+    rt_model_file_close(m);
+    rt_arena_free(&a);
 }
 
 /* A preset with less of everything, in the folder of the test: made by whoever asks first. */

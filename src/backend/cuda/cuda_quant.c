@@ -89,17 +89,21 @@ static bool rows_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, 
 static void rows_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *y = &o->slot[RT_QROWS_Y], *x = &o->slot[RT_QROWS_X];
-    uint32_t W = cuda_width(x->dtype);
+    bool packed = rt_dtype_is_quant(x->dtype);
+    uint32_t W = packed ? RT_CUDA_RUN : cuda_width(x->dtype);
     rt_cuda_quant_rows_params p = { .y = cuda_mat(y),
                                     .scale = cuda_mat(&o->slot[RT_QROWS_SCALE]),
                                     .x = cuda_mat(x),
                                     .N = o->args.rows.N,
-                                    .C = o->args.rows.C };
+                                    .C = o->args.rows.C,
+                                    .x_dtype = x->dtype,
+                                    .x_step = rt_dtype_bytes(x->dtype, x->stride),
+                                    .whole = cuda_aligned(y, W) };
     rt_cuda_team t = cuda_team(cuda_div_up(p.C, W), RT_CUDA_QROWS_HOLDS, RT_CUDA_QROWS_MOST);
-    p.held = t.holds && p.C % W == 0 && cuda_aligned(x, W) && cuda_aligned(y, W);
+    p.held = !packed && t.holds && p.C % W == 0 && p.whole && cuda_aligned(x, W);
     p.team = t.threads;
-    cuda_push_1d(b, "cuda_quant_rows", CUDA_KERNEL("quant_rows", x->dtype), (uint32_t)cuda_div_up(p.N, t.teams),
-                 t.threads * t.teams, 0, &p, sizeof p);
+    cuda_push_1d(b, "cuda_quant_rows", packed ? "quant_rows_packed" : CUDA_KERNEL("quant_rows", x->dtype),
+                 (uint32_t)cuda_div_up(p.N, t.teams), t.threads * t.teams, 0, &p, sizeof p);
 }
 
 const rt_cuda_op rt_cuda_quant_rows = { rows_need, rows_emit };

@@ -42,10 +42,14 @@ static void quant_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
+/* Blocks stand for values that are exact in f32. */
 static bool rows_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {
-    (void)p, (void)op;
-    return vk_takes(need, "a workgroup for each row");
+    if (!rt_dtype_is_quant(vk_dtype(p, op, RT_QROWS_X))) return vk_takes(need, "a workgroup for each row");
+    vk_refuses(need, "quantised blocks are dequantised first");
+    need->recast = 1 + RT_QROWS_X;
+    need->recast_to = RT_DTYPE_F32;
+    return false;
 }
 
 static void rows_emit(rt_vk_builder *b, const rt_bound_op *o)

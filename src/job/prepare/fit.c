@@ -155,21 +155,26 @@ out:
     return rc;
 }
 
-/* With the weights as choose has them, or in fp8, where that may be taken. */
+/* With the weights as choose has them, or in fp8, where that may be taken: quantised once, or at every use. */
 static int choose_coded(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
 {
     int rc;
-    rt_fit coded;
     rt_fit_ask with_fp8 = *ask;
     RT_TRY(choose(out, ask, need, ctx, e));
     if (!ask->teacher || !ask->weights_free || !rt_fp8_may(&ask->fp8)) return RT_OK;
-    with_fp8.wanted.weights = RT_WEIGHTS_FP8;
     with_fp8.weights_free = false;
-    RT_TRY(choose(&coded, &with_fp8, need, ctx, e));
-    if (!coded.fits || (out->fits && out->work <= coded.work)) return RT_OK;
-    *out = coded;
-    out->ask = *ask;
-    out->weights = (rt_weights_choice){ .weights = RT_WEIGHTS_FP8, .why = RT_WEIGHTS_FASTER, .fp8 = ask->fp8 };
+    for (int w = RT_WEIGHTS_FP8; w <= RT_WEIGHTS_FP8_NATIVE; w++) {
+        rt_fit coded;
+        with_fp8.wanted.weights = (rt_teacher_weights)w;
+        RT_TRY(choose(&coded, &with_fp8, need, ctx, e));
+        bool at_most = coded.fits && coded.slower <= 0; /* nothing was changed to make it fit */
+        if (coded.fits && (!out->fits || coded.work < out->work)) {
+            *out = coded;
+            out->ask = *ask;
+            out->weights = (rt_weights_choice){ with_fp8.wanted.weights, RT_WEIGHTS_FASTER, .fp8 = ask->fp8 };
+        }
+        if (at_most || !ask->weights_differ) break; /* packed at every use is never faster, only smaller */
+    }
 out:
     return rc;
 }
@@ -207,7 +212,7 @@ static int choose_away(rt_fit *f, const rt_fit_ask *ask, rt_fit_need_fn need, vo
 {
     int rc = RT_OK;
     rt_fit beside;
-    bool stored = ask->weights_free || ask->wanted.weights == RT_WEIGHTS_NATIVE;
+    bool stored = ask->weights_free || rt_weights_as_stored(ask->wanted.weights);
     for (int m = ask->host ? RT_TEACHER_DISK : RT_TEACHER_HOST; !f->fits && m <= RT_TEACHER_DISK; m++) {
         if (m == RT_TEACHER_DISK && !stored) continue;
         RT_TRY(choose_beside(&beside, ask, (rt_teacher_memory)m, need, ctx, e));

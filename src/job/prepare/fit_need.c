@@ -120,6 +120,7 @@ int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_d
         *out = rt_weights_decide(&c);
     }
     rt_weights_dtypes(dtypes, stored, o->teacher, out->weights);
+    o->teacher_coded = rt_weights_coded(o->teacher, out->weights);
 out:
     rt_free(stored);
     return rc;

@@ -336,12 +336,14 @@ void rt_inputs_close(rt_inputs *in)
     rt_free(in);
 }
 
-void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt_step_other *others, rt_step_opts *o)
+void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, rt_teacher_weights w,
+                           const rt_step_other *others, rt_step_opts *o)
 {
     if (!in->teacher) return;
     if (in->cache) o->source = rt_cache_source_shape(in->cache);
     o->teacher = rt_source_lists(&o->source) ? NULL : &in->teacher->config;
     o->teacher_dtypes = dtypes;
+    if (rt_inputs_live(in)) o->teacher_coded = rt_weights_coded(&in->teacher->config, w);
     o->vmask = in->pair.masked;
     for (uint32_t i = 0; i < in->teachers.count; i++) o->prompts[i] = in->prompts[i].put ? &in->prompts[i] : NULL;
     if (in->teachers.count < 2) return;

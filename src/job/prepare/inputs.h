@@ -90,7 +90,8 @@ static inline rt_model_file *rt_inputs_live(const rt_inputs *in) { return in->ca
 uint32_t rt_inputs_id_rows(const rt_inputs *in);
 /* What programs need of the teacher, of whatever kind it is: configuration, source, mask, dtypes of its parameters; of
  * several their shares, and those besides the first from rt_inputs_others. in outlives the programs. */
-void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt_step_other *others, rt_step_opts *o);
+void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, rt_teacher_weights w,
+                           const rt_step_other *others, rt_step_opts *o);
 /* As it is stored; of a cache of hidden states the head's alone. Null: nothing of a teacher is loaded. */
 int rt_inputs_teacher_dtypes(rt_dtype **out, const rt_inputs *in, rt_arena *a, rt_err *e);
 /* RT_FORMAT for a cache of others that does not say which teacher it is of, what it keeps and at which temperature. */

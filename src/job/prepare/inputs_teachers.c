@@ -134,7 +134,7 @@ int rt_inputs_others(rt_step_other **out, const rt_inputs *in, rt_teacher_weight
         const rt_model_file *m = in->others[i].model;
         RT_TRY(rt_inputs_dtypes(&dtypes, m, a, e));
         rt_weights_dtypes(dtypes, dtypes, &m->config, w);
-        list[i] = (rt_step_other){ &m->config, dtypes };
+        list[i] = (rt_step_other){ &m->config, dtypes, rt_weights_coded(&m->config, w) };
     }
     *out = list;
 out:

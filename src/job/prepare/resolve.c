@@ -282,7 +282,7 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-memory '%s' is unknown; use one of " RT_TEACHER_MEMORY_WORDS,
                        s->teacher_memory));
     if (r->teacher_memory == RT_TEACHER_DISK && r->teacher_weights != RT_WEIGHTS_AUTO &&
-        r->teacher_weights != RT_WEIGHTS_NATIVE)
+        !rt_weights_as_stored(r->teacher_weights))
         RT_TRY(rt_fail(e, RT_USAGE,
                        "--teacher-memory disk reads weights as they are stored at every pass, and --teacher-weights %s "
                        "converts them; leave one out, or use --teacher-memory host",

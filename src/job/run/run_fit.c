@@ -74,7 +74,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                        .lora = lora,
                        .picks = rt_dump_picks(r->settings),
                        .sample_context = rt_samples_context(r->samples) };
-    rt_inputs_put_teacher(in, r->teacher_dtypes[c->weights], r->others[c->weights], &o);
+    rt_inputs_put_teacher(in, r->teacher_dtypes[c->weights], c->weights, r->others[c->weights], &o);
     o.teacher_home = rt_teacher_memory_class(c->memory);
     return o;
 }

@@ -11,8 +11,8 @@ enum { POSITIONS = 8192, LEAST_ROWS = 4 }; /* enough to tell a tenth; a moment o
 
 /* KL from the teacher as it is stored of a model in the student's place; not a number where one of the two is at fault:
  * the run says which when it evaluates. */
-static int measure_one(rt_run *r, const rt_model_file *m, const rt_dtype *dtypes, rt_eval_set *set, uint64_t limit,
-                       double *kl, rt_err *e)
+static int measure_one(rt_run *r, const rt_model_file *m, const rt_dtype *dtypes, rt_layer_range coded,
+                       rt_eval_set *set, uint64_t limit, double *kl, rt_err *e)
 {
     int rc;
     const rt_inputs *in = r->in;
@@ -25,6 +25,7 @@ static int measure_one(rt_run *r, const rt_model_file *m, const rt_dtype *dtypes
                              .student = &m->config,
                              .teacher = &in->teacher->config,
                              .student_dtypes = dtypes,
+                             .student_coded = coded,
                              .teacher_dtypes = r->teacher_dtypes[RT_WEIGHTS_NATIVE],
                              .eval_only = true,
                              .vmask = m == in->student && in->pair.masked };
@@ -60,9 +61,13 @@ static int measure(rt_run *r, uint64_t limit, rt_fp8 *out, rt_err *e)
 {
     int rc;
     rt_eval_set *set = NULL;
+    const rt_model_config *c = &r->in->teacher->config;
+    const rt_dtype *stored = r->teacher_dtypes[RT_WEIGHTS_NATIVE];
+    bool packed = rt_weights_differ(stored, c, rt_device_policy(r->opts->dev));
+    rt_teacher_weights w = packed ? RT_WEIGHTS_FP8_NATIVE : RT_WEIGHTS_FP8; /* the same codes; the smaller */
     RT_TRY(open_rows(r, &set, e));
-    RT_TRY(measure_one(r, r->in->teacher, r->teacher_dtypes[RT_WEIGHTS_FP8], set, limit, &out->fp8, e));
-    RT_TRY(measure_one(r, r->in->student, r->student_dtypes, set, limit, &out->student, e));
+    RT_TRY(measure_one(r, r->in->teacher, r->teacher_dtypes[w], rt_weights_coded(c, w), set, limit, &out->fp8, e));
+    RT_TRY(measure_one(r, r->in->student, r->student_dtypes, (rt_layer_range){ 0 }, set, limit, &out->student, e));
     out->positions = rt_eval_set_positions(set);
 out:
     rt_eval_set_free(set);

@@ -35,8 +35,7 @@ RT_DEVICE Tile tile_of(const rt_cuda_dequant_tensor &t)
     return a;
 }
 
-/* N turns: all are loaded before the first is stored. Q: decode, and how many values (ELEMS) and bytes (BYTES) a block
- * has. */
+/* N turns: all are loaded before the first is stored. Q: a Block. */
 template <class Q, class T, int N> RT_DEVICE void turns(T *y, Stored x, uint32_t e, bool known, bool whole)
 {
     Run v[N];
@@ -65,14 +64,6 @@ template <class Q, class T> RT_DEVICE void dequantise(const rt_cuda_dequant_tens
         turns<Q, T, 1>(y, x, run % Q::ELEMS, a.known, t.whole);
 }
 
-#define X(NAME, name, elems, size)                                                                                     \
-    struct NAME {                                                                                                      \
-        static constexpr uint32_t ELEMS = elems, BYTES = size;                                                         \
-        static __device__ void decode(Run &v, Stored b, uint32_t e) { decode_##name(v, b, e); }                        \
-    };
-RT_FOR_QUANTS(X)
-#undef X
-
 /* The type is looked at once for a block, so neighbours may have different ones. */
 template <class T> RT_DEVICE void dequantise_any(const rt_cuda_dequant_params &p)
 {
@@ -80,7 +71,7 @@ template <class T> RT_DEVICE void dequantise_any(const rt_cuda_dequant_params &p
     const Tile a = tile_of(t);
     switch (t.x_dtype) {
 #define X(NAME, name, elems, size)                                                                                     \
-    case RT_DTYPE_##NAME: dequantise<NAME, T>(t, a); break;
+    case RT_DTYPE_##NAME: dequantise<Block<RT_DTYPE_##NAME>, T>(t, a); break;
         RT_FOR_QUANTS(X)
 #undef X
     default: break;

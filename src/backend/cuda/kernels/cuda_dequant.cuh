@@ -213,4 +213,14 @@ template <class V> RT_DEVICE void decode_q3_k(V &v, Stored b, uint32_t e)
     put_scaled(v, join_bits(q, high, 2), (b + 108).scale() * (float)(scale_q3(b + 96, e / 16) - 32), 4);
 }
 
+/* A type of blocks: how many values (ELEMS) and bytes (BYTES) one has, and its function. */
+template <int DTYPE> struct Block;
+#define X(NAME, name, elems, size)                                                                                     \
+    template <> struct Block<RT_DTYPE_##NAME> {                                                                        \
+        static constexpr uint32_t ELEMS = elems, BYTES = size;                                                         \
+        static __device__ void decode(Run &v, Stored b, uint32_t e) { decode_##name(v, b, e); }                        \
+    };
+RT_FOR_QUANTS(X)
+#undef X
+
 #endif
