@@ -67,7 +67,7 @@ _retort() {
             return
             ;;
         *:--teacher-weights)
-            _retort_offer auto native bf16 fp8
+            _retort_offer auto native bf16 fp8 fp8-native
             return
             ;;
         *:--teacher-memory)
@@ -125,7 +125,7 @@ _retort() {
             return
             ;;
         *:--recompute)
-            _retort_offer none norms mlp block
+            _retort_offer keep none norms mlp block
             return
             ;;
         *:--save)
@@ -145,7 +145,7 @@ _retort() {
             return
             ;;
         *:--weights)
-            _retort_offer native bf16 fp8
+            _retort_offer native bf16 fp8 fp8-native
             return
             ;;
         *:--preset)

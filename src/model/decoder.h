@@ -121,10 +121,10 @@ typedef struct rt_tokens {
     rt_view start; /* first position, within the row, of its document; RT_NONE: one document per row */
 } rt_tokens;
 
-/* What backward of a layer computes again instead of finding it kept; each level has all that is before it. The norms
- * of the residual stream are computed again at every level; the activation of the MLP comes with its gradients. */
+/* What backward of a layer computes again instead of finding it kept; each level has all that is before it. */
 typedef enum rt_recompute {
-    RT_RECOMPUTE_NONE,
+    RT_RECOMPUTE_NOTHING = -1,
+    RT_RECOMPUTE_NONE,  /* the norms of the residual stream, and the activation of the MLP beside its gradients */
     RT_RECOMPUTE_NORMS, /* q and k after their norms and rope; nothing where a model has no such norms */
     RT_RECOMPUTE_MLP,   /* the MLP up to its last projection: one GEMM */
     RT_RECOMPUTE_BLOCK  /* everything but the layer's input */

@@ -20,11 +20,12 @@ static void mlp_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_lay
     uint32_t N = dh.rows, C = d->config.width, F = d->config.hidden;
     rt_view dact = act(p, N, F, "dact");
     rt_linear_dx(p, d, &l->down, dh, dact, s->step, s->low[3]);
-    /* In place: gate and up become their gradients, dact the activation if a gradient of down's asks for it. */
+    /* In place: gate and up become their gradients, dact the activation if a gradient of down's asks for it and it was
+     * not kept. */
     rt_view g = rt_view_cols(p, s->gate_up, 0, F), u = rt_view_cols(p, s->gate_up, F, F);
-    rt_view y = rt_linear_reads_x(d, &l->down) ? dact : RT_NONE;
-    rt_emit_swiglu_bwd(p, g, u, y, dact, g, u);
-    rt_linear_dw(p, d, &l->down, dh, y, s->step, s->low[3]);
+    rt_view again = !s->act.buf && rt_linear_reads_x(d, &l->down) ? dact : RT_NONE;
+    rt_emit_swiglu_bwd(p, g, u, again, dact, g, u);
+    rt_linear_dw(p, d, &l->down, dh, s->act.buf ? s->act : again, s->step, s->low[3]);
     if (!s->n2.x.buf && rt_linear_reads_x(d, &l->gate_up))
         s->n2 = rt_norm_again(p, d, l->mlp_norm, &l->gate_up, s->h_mid, "n2");
     rt_view dn2 = act(p, N, C, "dn2");

@@ -142,6 +142,7 @@ static rt_view mlp_half(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_laye
     rt_input y = rt_linear_input(p, d, down, N, F, "act");
     rt_view m = act(p, N, d->config.width, "mlp out");
     rt_emit_swiglu_fwd(p, y.x, y.scale, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
+    if (!y.scale.buf) s->act = y.x;
     rt_linear_forward(p, d, down, &s->at[3], m, y, s->step, s->low[3]);
     return m;
 }
@@ -177,7 +178,10 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
 static rt_layer_trace kept(const rt_layer_trace *s, rt_recompute r)
 {
     rt_layer_trace k = *s;
-    k.n1 = k.n2 = (rt_input){ RT_NONE, RT_NONE };
+    if (r >= RT_RECOMPUTE_NONE) {
+        k.n1 = k.n2 = (rt_input){ RT_NONE, RT_NONE };
+        k.act = RT_NONE;
+    }
     if (r >= RT_RECOMPUTE_NORMS) k.qn = k.kn = RT_NONE;
     if (r >= RT_RECOMPUTE_MLP) {
         k.gate_up = RT_NONE;

@@ -23,15 +23,15 @@ typedef struct rt_input {
 } rt_input;
 
 /* What a layer's forward makes and backward reads. Views are RT_NONE where a configuration has no such value. n1, n2
- * are not kept: a norm costs less to compute again, to the same bits, than to remember. Neither is the activation:
- * backward of swiglu gives it again beside its gradients. */
+ * and act are kept where memory is no question alone: a norm costs little to compute again, to the same bits, and
+ * backward of swiglu gives the activation again beside its gradients. */
 typedef struct rt_layer_trace {
     rt_view h_in;          /* residual stream at the start */
     rt_input n1;           /* normed */
     rt_view qkv, qn, kn;   /* projections (q and k rotated in place unless they are normed first) */
     rt_view o, lse, h_mid; /* attention's output; residual stream after it */
     rt_input n2;
-    rt_view gate_up;
+    rt_view gate_up, act;
     rt_low low[4][RT_LINEAR_PARTS]; /* of qkv, out, gate_up, down */
     rt_view step;                   /* step values, where adapters drop out */
     rt_fetched at[4];               /* of qkv, out, gate_up, down: not kept */

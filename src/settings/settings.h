@@ -144,7 +144,7 @@ typedef enum rt_setting_need {
     X(merge, "--merge", SWITCH, "", FREE, LORA, NULL, "Merged model, with the adapters added in, written as well")     \
     X(freeze, "--freeze", LIST, "", RUN, NOTHING, "PATTERN",                                                           \
       "Frozen parameters, by name with * and ?; may be repeated")                                                      \
-    X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "none|norms|mlp|block",                                   \
+    X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "keep|none|norms|mlp|block",                              \
       "Recomputation of activations to save memory, of every layer, or of some: block:14,mlp:6; the loss changes by "  \
       "rounding only")                                                                                                 \
     X(zero, "--zero", COUNT, "auto", FREE, NOTHING, "0|1|2",                                                           \

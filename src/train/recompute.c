@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[RT_RECOMPUTE_LEVELS] = { "none", "norms", "mlp", "block" };
+static const char *const names[RT_RECOMPUTE_LEVELS] = { "none", "norms", "mlp", "block" }, keep[] = "keep";
 
 rt_recompute_counts rt_recompute_every(rt_recompute r)
 {
-    rt_recompute_counts c = { 0 };
-    if (r != RT_RECOMPUTE_NONE) c.count[r] = RT_RECOMPUTE_ALL;
+    rt_recompute_counts c = { .keep = r == RT_RECOMPUTE_NOTHING };
+    if (r > RT_RECOMPUTE_NONE) c.count[r] = RT_RECOMPUTE_ALL;
     return c;
 }
 
@@ -46,6 +46,7 @@ static bool parse_one(const char **text, rt_recompute_counts *out)
 
 bool rt_recompute_parse(const char *text, rt_recompute_counts *out)
 {
+    if (strcmp(text, keep) == 0) return *out = rt_recompute_every(RT_RECOMPUTE_NOTHING), true;
     for (int r = 0; r < RT_RECOMPUTE_LEVELS; r++)
         if (strcmp(text, names[r]) == 0) return *out = rt_recompute_every((rt_recompute)r), true;
     *out = (rt_recompute_counts){ 0 };
@@ -58,7 +59,7 @@ bool rt_recompute_parse(const char *text, rt_recompute_counts *out)
 char *rt_recompute_text(char buf[RT_RECOMPUTE_TEXT], const rt_recompute_counts *c)
 {
     size_t at = 0;
-    snprintf(buf, RT_RECOMPUTE_TEXT, "%s", names[RT_RECOMPUTE_NONE]);
+    snprintf(buf, RT_RECOMPUTE_TEXT, "%s", c->keep ? keep : names[RT_RECOMPUTE_NONE]);
     for (int r = RT_RECOMPUTE_LEVELS; --r > 0;) {
         if (!c->count[r]) continue;
         const char *comma = at ? "," : "";
@@ -75,5 +76,5 @@ void rt_recompute_levels(const rt_recompute_counts *c, uint32_t lowest, uint32_t
     for (; at < layers && at < lowest; at++) out[at] = RT_RECOMPUTE_NONE;
     for (int r = RT_RECOMPUTE_LEVELS; --r > 0;)
         for (uint32_t n = 0; at < layers && n < c->count[r]; n++) out[at++] = (rt_recompute)r;
-    while (at < layers) out[at++] = RT_RECOMPUTE_NONE;
+    while (at < layers) out[at++] = c->keep ? RT_RECOMPUTE_NOTHING : RT_RECOMPUTE_NONE;
 }

@@ -12,9 +12,11 @@
 enum { RT_RECOMPUTE_LEVELS = RT_RECOMPUTE_BLOCK + 1, RT_RECOMPUTE_TEXT = 64 };
 #define RT_RECOMPUTE_ALL UINT32_MAX /* every layer, however many there are */
 
-/* Layers at each level, of those that backward reaches; the rest are RT_RECOMPUTE_NONE, whose own count is 0. */
+/* Layers at each level, of those that backward reaches; the rest are RT_RECOMPUTE_NONE, whose own count is 0, or
+ * RT_RECOMPUTE_NOTHING. */
 typedef struct rt_recompute_counts {
     uint32_t count[RT_RECOMPUTE_LEVELS];
+    uint32_t keep; /* 1: the rest keep their norms and activations too */
 } rt_recompute_counts;
 
 /* Every layer at one level. */
@@ -22,7 +24,7 @@ rt_recompute_counts rt_recompute_every(rt_recompute r);
 bool rt_recompute_same(const rt_recompute_counts *a, const rt_recompute_counts *b);
 /* Layers that are named; RT_RECOMPUTE_ALL where every one is. */
 uint32_t rt_recompute_named(const rt_recompute_counts *c);
-/* "none", "norms", "mlp", "block": every layer; "block:14,norms:10": so many, in any order. */
+/* "keep", "none", "norms", "mlp", "block": every layer; "block:14,norms:10": so many, in any order. */
 bool rt_recompute_parse(const char *text, rt_recompute_counts *out);
 char *rt_recompute_text(char buf[RT_RECOMPUTE_TEXT], const rt_recompute_counts *c);
 /* out (layers): from layer `lowest` up those of the highest level first. */

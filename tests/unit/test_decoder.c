@@ -236,7 +236,10 @@ static void test_recompute(void **state)
     setup s = family_setup("qwen3");
     static const rt_recompute every[] = { RT_RECOMPUTE_BLOCK, RT_RECOMPUTE_BLOCK },
                               mixed[] = { RT_RECOMPUTE_MLP, RT_RECOMPUTE_NORMS },
-                              other[] = { RT_RECOMPUTE_NONE, RT_RECOMPUTE_BLOCK };
+                              other[] = { RT_RECOMPUTE_NONE, RT_RECOMPUTE_BLOCK },
+                              nothing[] = { RT_RECOMPUTE_NOTHING, RT_RECOMPUTE_NOTHING };
+    s.recompute = nothing;
+    check_gradients(&s, 18, "qwen3, nothing recomputed");
     s.recompute = every;
     check_gradients(&s, 18, "qwen3 recomputed");
     s.recompute = mixed;

@@ -16,7 +16,8 @@
 /* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are dequantised), 2 for every position, of
  * which 8 layers have an equal part and can spare a 16th (norms), a quarter (mlp) or half (block) of it, 4 a position
  * of the head at a time. 100 of work a position, of which recomputing adds 1, 8 or 30 %, and `begin` for every
- * micro-batch. With its layers away from the device the teacher takes 500 bytes less of it. */
+ * micro-batch. With its layers away from the device the teacher takes 500 bytes less of it. What is recomputed in any
+ * case may be kept, for 100 bytes; packed weights that are quantised to fp8 at every use take none. */
 enum { LAYERS = 8, AWAY = 500, TRANSFER = 4000 };
 static uint32_t asked;
 static double begin;
@@ -24,6 +25,8 @@ static const uint32_t kept64[] = { 16, 15, 12, 8 }, work_more[] = { 0, 1, 8, 30 
 static uint64_t spared = 50;      /* by dequantising once */
 static int64_t coded_bytes = 300; /* of fp8 beside native */
 static double coded_work = 0.8;   /* share of the time that is left with fp8 */
+static double used_work = 1;      /* the same with fp8 made at every use, */
+static double keep_work = 1;      /* and with norms and activations kept */
 static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
 {
     uint64_t positions = (uint64_t)c->micro_batch * c->seq_len, chunk = c->head_chunk ? c->head_chunk : 100;
@@ -31,16 +34,23 @@ static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     asked++;
     if (ctx && ++*(int *)ctx > 3) return rt_fail(e, RT_UNSUPPORTED, "asked too often");
     bool wide = c->weights == RT_WEIGHTS_BF16, coded = c->weights == RT_WEIGHTS_FP8;
+    bool used = c->weights == RT_WEIGHTS_FP8_NATIVE;
     *out = (rt_fit_need){ .dequant = wide ? 50 : 50 + spared };
     rt_recompute level[LAYERS];
     uint64_t kept = 0, work = 0;
     rt_recompute_levels(&c->recompute, 0, LAYERS, level);
-    for (int i = 0; i < LAYERS; i++) kept += kept64[level[i]], work += work_more[level[i]];
+    for (int i = 0; i < LAYERS; i++) {
+        int r = level[i] == RT_RECOMPUTE_NOTHING ? RT_RECOMPUTE_NONE : (int)level[i];
+        kept += kept64[r], work += work_more[r];
+    }
     out->layers = LAYERS;
     out->work = ((31 + c->micro_batch) / c->micro_batch) * (begin + positions * (100.0 + work / 8.0));
     out->bytes = (c->lora_rank ? 400 : 1000) + positions * kept / 64 + 4 * chunk;
     out->bytes += (c->ahead > 1 ? c->ahead * positions : 0) + (wide ? 600 : coded ? coded_bytes : 0);
     if (coded) out->work *= coded_work;
+    if (used) out->work *= used_work;
+    if (c->recompute.keep) out->work *= keep_work;
+    if (c->recompute.keep) out->bytes += 100;
     if (c->memory == RT_TEACHER_DEVICE) return RT_OK;
     out->bytes -= AWAY; /* and every pass of the teacher takes a transfer that hides the more the more rows it has */
     out->work += TRANSFER / (c->ahead > 1 ? c->ahead : 1);
@@ -189,6 +199,56 @@ static void fp8_is_weighed_against_the_rest(void **state)
     ask.teacher = ask.weights_differ = true;
     ask.fp8 = near;
     assert_int_equal(fitted(100000, &ask).weights.why, RT_WEIGHTS_ASKED);
+}
+
+/* Where it does not fit when it is quantised once, a packed teacher is at every use. */
+static void packed_weights_are_quantised_at_every_use(void **state)
+{
+    (void)state;
+    rt_fit_ask ask = free_ask;
+    rt_str text = { 0 };
+    ask.teacher = ask.weights_free = ask.weights_differ = true;
+    ask.fp8 = (rt_fp8){ .state = RT_FP8_LATER };
+    coded_bytes = 3000;
+    used_work = 0.81;
+    rt_fit f = fitted(100000, &ask);
+    assert_int_equal(f.chosen.weights, RT_WEIGHTS_FP8);
+    f = fitted(3448, &ask);
+    assert_true(f.fits && f.chosen.weights == RT_WEIGHTS_FP8_NATIVE && f.weights.weights == RT_WEIGHTS_FP8_NATIVE);
+    assert_true(f.weights.why == RT_WEIGHTS_FASTER && f.chosen.micro_batch == 8 && f.need <= 3448);
+    rt_weights_say(&text, &f.weights);
+    assert_non_null(strstr(text.data, "stay as they are stored, and are quantised to fp8 at every use"));
+    rt_str_free(&text);
+    ask.weights_differ = false; /* nothing is packed: fp8 makes it smaller, and that is all */
+    f = fitted(3448, &ask);
+    assert_true(f.fits && f.chosen.weights == RT_WEIGHTS_NATIVE);
+    coded_bytes = 300;
+    used_work = 1;
+}
+
+/* Norms and activations are kept where all else is and a 200th of the time is spared; it is not said, for it is no
+ * sacrifice. */
+static void norms_are_kept_where_it_pays(void **state)
+{
+    (void)state;
+    rt_str text = { 0 };
+    rt_fit plain = fitted(100000, &free_ask);
+    keep_work = 0.99;
+    rt_fit f = fitted(100000, &free_ask);
+    assert_true(f.chosen.recompute.keep && f.need == plain.need + 100 && f.slower == 0 && f.again == 0);
+    assert_string_equal(said(&f), "keep");
+    rt_fit_chosen(&text, &f);
+    assert_int_equal(text.len, 0);
+    assert_false(fitted(plain.need + 99, &free_ask).chosen.recompute.keep); /* it does not fit */
+    assert_true(fitted(plain.need + 100, &free_ask).chosen.recompute.keep);
+    f = fitted(plain.need - 1, &free_ask); /* others are recomputed, or rows fewer */
+    assert_true(f.fits && (!f.chosen.recompute.keep || f.chosen.micro_batch < 8));
+    rt_fit_ask ask = free_ask;
+    ask.recompute_free = false;
+    assert_false(fitted(100000, &ask).chosen.recompute.keep);
+    keep_work = 0.996;
+    assert_false(fitted(100000, &free_ask).chosen.recompute.keep);
+    keep_work = 1;
 }
 
 static void weights_that_were_asked_for_stay(void **state)
@@ -578,6 +638,8 @@ int main(void)
         cmocka_unit_test(the_teacher_reads_ahead_where_that_fits),
         cmocka_unit_test(weights_are_expanded_where_that_fits_beside_the_rest),
         cmocka_unit_test(fp8_is_weighed_against_the_rest),
+        cmocka_unit_test(packed_weights_are_quantised_at_every_use),
+        cmocka_unit_test(norms_are_kept_where_it_pays),
         cmocka_unit_test(weights_that_were_asked_for_stay),
         cmocka_unit_test(layers_are_away_where_nothing_else_fits),
         cmocka_unit_test(a_teacher_that_is_away_reads_many_rows),

@@ -126,15 +126,16 @@ static void test_never_forward_again(void **state)
     rt_lora down = { .rank = 2, .alpha = 4, .roles = 1u << RT_ROLE_DOWN }, q = { 2, 4, .roles = 1u << RT_ROLE_Q };
     (void)state;
     for (uint32_t i = 0; rt_param_at(&c, i, &role, &layer); i++) frozen[i] = role == RT_ROLE_DOWN;
-    for (rt_recompute r = RT_RECOMPUTE_NONE; r <= RT_RECOMPUTE_BLOCK; r++) {
+    for (rt_recompute r = RT_RECOMPUTE_NOTHING; r <= RT_RECOMPUTE_BLOCK; r++) {
+        uint32_t again = r == RT_RECOMPUTE_NOTHING ? 0 : LAYERS; /* else it was kept */
         counts all = count(NULL, (rt_lora){ 0 }, r), none = count(frozen, (rt_lora){ 0 }, r);
         counts adapted = count(NULL, down, r), elsewhere = count(NULL, q, r);
         assert_int_equal(all.forward, LAYERS);
         assert_int_equal(all.backward, LAYERS);
-        assert_int_equal(all.with_y, LAYERS);
+        assert_int_equal(all.with_y, again);
         assert_int_equal(none.forward, LAYERS);
         assert_int_equal(none.with_y, 0);
-        assert_int_equal(adapted.with_y, LAYERS);
+        assert_int_equal(adapted.with_y, again);
         assert_int_equal(elsewhere.backward, LAYERS);
         assert_int_equal(elsewhere.with_y, 0);
     }

@@ -115,6 +115,24 @@ out:
     return rc;
 }
 
+/* Norms and activations, where nothing is recomputed for want of memory and a 200th of the time is spared by keeping
+ * these too. */
+static int choose_kept(const rt_fit_search *s, rt_fit *f, rt_fit_need *need, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_fit_config c = f->chosen;
+    rt_fit_need more;
+    bool fits;
+    if (!s->ask->recompute_free || rt_recompute_named(&c.recompute)) return RT_OK;
+    c.recompute = rt_recompute_every(RT_RECOMPUTE_NOTHING);
+    RT_TRY(rt_fit_try(s, &c, &more, &fits, e));
+    if (!fits || more.work > need->work * (1 - 1.0 / 200)) goto out;
+    f->chosen = c;
+    *need = more;
+out:
+    return rc;
+}
+
 /* What the choice costs in time: beside what was wanted, and beside itself with everything kept. */
 static int weigh(const rt_fit_search *s, rt_fit *f, double wanted, double chosen, rt_err *e)
 {
@@ -146,11 +164,12 @@ static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
     } else {
         RT_TRY(find_nearest(&(rt_fit_search){ ask, need, ctx, 0 }, out, e));
     }
+    RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
+    if (out->fits) RT_TRY(choose_kept(&s, out, &of_it, e));
     out->need = of_it.bytes;
     out->host = of_it.host;
     out->work = of_it.work;
     out->hidden = of_it.hidden;
-    RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
 out:
     return rc;
 }
@@ -264,11 +283,13 @@ static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_confi
     out->len--;
 }
 
-/* Weights are said elsewhere: they are dequantised or fp8 because there is room, not for want of it. */
+/* Weights are said elsewhere: they are dequantised or fp8, and norms are kept, because there is room, not for want of
+ * it. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f)
 {
     rt_fit_config from = f->ask.wanted;
     from.weights = f->chosen.weights;
+    from.recompute.keep = f->chosen.recompute.keep;
     put_flags(out, &from, &f->chosen);
 }
 

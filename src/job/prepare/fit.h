@@ -89,9 +89,10 @@ uint32_t rt_fit_rows(uint32_t batch, uint32_t most);
 uint64_t rt_fit_budget(uint64_t free_bytes);
 
 /* What is wanted where it fits; else rows and recomputing that take the least time by estimate (fit_search.c); then
- * rows of the teacher; last, its weights dequantised, if all that was chosen still fits. Where the teacher may be fp8,
- * the same with that, and of the two what takes less time. Where nothing fits with the teacher on the device, all that
- * again with its layers in the host's memory, then on disk. What the user has fixed stays. */
+ * rows of the teacher; then its weights dequantised; last, norms and activations kept, if all that was chosen still
+ * fits. Where the teacher may be fp8, the same with that, and of these what takes less time. Where nothing fits with
+ * the teacher on the device, all that again with its layers in the host's memory, then on disk. What the user has fixed
+ * stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);

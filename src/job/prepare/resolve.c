@@ -269,10 +269,11 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     r->held_seed = s->held_seed;
     if (!GIVEN(recompute)) RT_SETTINGS_PUT(s, recompute, "none");
     if (!rt_recompute_parse(s->recompute, &r->recompute))
-        RT_TRY(rt_fail(e, RT_USAGE,
-                       "--recompute '%s' is unknown; use one of none, norms, mlp, block, or layers of each such as "
-                       "block:14,norms:10",
-                       s->recompute));
+        RT_TRY(
+            rt_fail(e, RT_USAGE,
+                    "--recompute '%s' is unknown; use one of keep, none, norms, mlp, block, or layers of each such as "
+                    "block:14,norms:10",
+                    s->recompute));
     r->teacher_weights = RT_WEIGHTS_AUTO;
     if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of " RT_WEIGHTS_WORDS,

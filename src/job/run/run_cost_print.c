@@ -58,7 +58,7 @@ static void print_recompute(const rt_recompute_counts *c, double again, rt_str *
     if (*before)
         rt_str_printf(out, " recomputed for backward, about %.2g %% more of a step\n", 100 * again);
     else
-        rt_str_append(out, "nothing recomputed\n");
+        rt_str_append(out, c->keep ? "nothing recomputed, norms and activations kept\n" : "nothing recomputed\n");
 }
 
 static void print_memory(const rt_run_cost *c, rt_str *out)
