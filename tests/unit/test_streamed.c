@@ -147,8 +147,7 @@ static void a_streamed_teacher_is_the_same_to_the_bit(void **state)
         for (uint32_t ahead = 0; ahead <= MICRO; ahead += MICRO)
             for (int apart = 0; apart < 2; apart++) {
                 made of[3];
-                for (int h = 0; h < 3; h++)
-                    make(&of[h], &(way){ devices[k], homes[h], ahead, apart, NULL, !ahead });
+                for (int h = 0; h < 3; h++) make(&of[h], &(way){ devices[k], homes[h], ahead, apart, NULL, !ahead });
                 assert_true(of[0].result.div > 0 && of[0].result.grad_norm > 0 && of[0].count > 0);
                 for (int h = 1; h < 3; h++)
                     if (!same(&of[0], &of[h])) fail_msg("%s, ahead %u, home %d", devices[k], ahead, h);

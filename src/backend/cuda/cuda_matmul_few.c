@@ -151,13 +151,20 @@ static const kernel *kernel_of(const rt_cuda_caps *c, rt_dtype d, const rt_matmu
 
 static bool on_16_bytes(const rt_cuda_side *s) { return s->align >= 16 && s->stride * 2 % 16 == 0; }
 
+/* Kernels of these types were mended after they last ran on a GPU: until `retort verify --op matmul` has passed on one
+ * their blocks are dequantised first, as those of many rows are. */
+static bool unproven(rt_dtype d)
+{
+    return d == RT_DTYPE_Q8_0 || d == RT_DTYPE_Q4_0 || d == RT_DTYPE_Q5_0 || d == RT_DTYPE_IQ4_NL;
+}
+
 static bool takes(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s)
 {
     const rt_cuda_numbers *n = rt_cuda_numbers_of(c->sm);
     const rt_dtype a = s[RT_MM_A].dtype, b = s[RT_MM_B].dtype;
     const kernel *k = kernel_of(c, b, m);
     if (c->sm < 80 || m->ta || !m->tb || !k || !on_16_bytes(&s[RT_MM_A]) || k->shared > c->shared_max) return false;
-    if (rt_dtype_is_quant(b)) return a == RT_DTYPE_BF16 && m->M <= n->few_packed;
+    if (rt_dtype_is_quant(b)) return !unproven(b) && a == RT_DTYPE_BF16 && m->M <= n->few_packed;
     return a == b && on_16_bytes(&s[RT_MM_B]) && m->K % 8 == 0 && m->M <= n->few_rows;
 }
 

@@ -21,7 +21,7 @@ int rt_run_fit_begin(rt_run *r, const bool *said, rt_err *e)
     r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
     int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
     r->facts.positions = info.positions;
-    r->facts.sharing = rt_run_ranks(r);
+    r->facts.sharing = info.host ? rt_run_ranks(r) : 1; /* over NCCL nothing was shared out on real GPUs yet */
     r->free_memory = info.memory_free;
     return rc;
 }
