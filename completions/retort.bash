@@ -58,12 +58,12 @@ _retort() {
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | *:--epochs | \
             *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
             *:--zero | *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | \
-            *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | *:--devices | \
-            *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | \
-            *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
-            *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
-            *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | \
-            *:--case | *:--isa)
+            *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | *:--on-device-failure | \
+            *:--device-timeout | *:--keep-host-copy | *:--devices | *:--log-every | *:--held-out-of | \
+            *:--require | *:--slots | *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--samples | \
+            *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
+            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | \
+            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -85,7 +85,7 @@ _retort() {
             return
             ;;
         *:--device)
-            _retort_offer cuda cpu vulkan ref auto
+            _retort_offer cuda vulkan cpu ref auto
             return
             ;;
         *:--tune)
@@ -153,7 +153,7 @@ _retort() {
             return
             ;;
         *:--backend)
-            _retort_offer cuda cpu vulkan ref
+            _retort_offer cuda vulkan cpu ref
             return
             ;;
         esac
@@ -184,8 +184,9 @@ _retort() {
             --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
             --allow-degenerate --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts
             --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --held-seed
-            --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
-            --resume --override --devices --log-every --quiet --json --help'
+            --device --on-device-failure --device-timeout --keep-host-copy --device-memory --kernels --cublaslt
+            --tune --sync --threads --config --fit --smoke --resume --override --devices --log-every --quiet
+            --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -228,8 +229,8 @@ _retort() {
             --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
             --allow-degenerate --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts
             --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --held-seed
-            --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops --json
-            --help'
+            --device --on-device-failure --device-timeout --keep-host-copy --device-memory --kernels --cublaslt
+            --tune --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -257,8 +258,9 @@ _retort() {
             --lora-targets --merge --freeze --recompute --zero --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every --eval-rows
             --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
-            --seed --held-seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
-            --fit --smoke --resume --override --devices --log-every --quiet --json --help'
+            --seed --held-seed --device --on-device-failure --device-timeout --keep-host-copy --device-memory
+            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --devices
+            --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --device --threads --isa --memory-limit --kernels --cublaslt
