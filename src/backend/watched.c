@@ -49,7 +49,8 @@ static void *look(void *device)
     uint_fast64_t last = 0;
     double taken = 0;
     for (bool told = false; !told;) {
-        double allowed = atomic_load(&w->allowed), tick = allowed > 0 && allowed < TICKS ? allowed / TICKS : 1;
+        double allowed = atomic_load(&w->allowed), tick = allowed < TICKS ? allowed / TICKS : 1;
+        if (!(tick > 0)) tick = 0.1; /* it may be told any time */
         if (rest(w, tick)) break;
         uint_fast64_t now = atomic_load(&w->calls);
         taken = now % 2 && now == last ? taken + tick : 0;

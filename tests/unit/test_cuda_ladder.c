@@ -102,7 +102,7 @@ static void plant(uint32_t trial)
     s->hook = compute;
     s->devices = 2;
     s->fail_name = names[draw(4)];
-    s->fail_at = s->fail_name[0] ? 1 + (int)draw(40) : 100 + (int)draw(1400); /* not before it is open */
+    s->fail_at = s->fail_name[0] ? 1 + (int)draw(40) : 400 + (int)draw(1400); /* not before it is open */
     s->fail_result = trial % 3 == 2 && strcmp(s->fail_name, "cuGraphLaunch") == 0 ? RT_CU_OUT_OF_MEMORY : 700;
     s->sticky = s->fail_result == 700;
 }

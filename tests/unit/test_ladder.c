@@ -218,14 +218,14 @@ static void a_call_that_does_not_come_back_is_told_of_once(void **state)
     rt_err e = { 0 };
     rt_dev *d = watched(&seconds);
     (void)state;
-    rt_dev_allow(d, 0.05);
-    gpu.sleeps = 0.01;
-    for (int i = 0; i < 20; i++) assert_int_equal(d->api->wait(d, 0, &e), RT_OK); /* together longer than that */
+    rt_dev_allow(d, 0.4);
+    gpu.sleeps = 0.04;
+    for (int i = 0; i < 12; i++) assert_int_equal(d->api->wait(d, 0, &e), RT_OK); /* together longer than that */
     assert_int_equal(atomic_load(&hung_calls), 0);
-    gpu.sleeps = 0.3;
+    gpu.sleeps = 0.9;
     assert_int_equal(d->api->wait(d, 0, &e), RT_OK);
     assert_int_equal(atomic_load(&hung_calls), 1);
-    assert_true(seconds >= 0.05 && seconds < 0.3);
+    assert_true(seconds >= 0.4 && seconds < 0.5);
     d->api->close(d);
 }
 
