@@ -62,8 +62,9 @@ _retort() {
             *:--device-timeout | *:--keep-host-copy | *:--devices | *:--restarts | *:--log-every | \
             *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | *:--rows | *:--prompt | \
             *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
-            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | \
-            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--top-logprobs | *:--max-queue | *:--max-body | *:--max-uploads | *:--timeout | \
+            *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | \
+            *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -242,7 +243,7 @@ _retort() {
         ;;
     serve)
         flags='--port --host --name --slots --context --cache-positions --top-logprobs --max-queue --max-body
-            --timeout --idle-timeout --token-file --cors --quiet --base --device --threads --help'
+            --max-uploads --timeout --idle-timeout --token-file --cors --quiet --base --device --threads --help'
         paths=1
         ;;
     tokenize)
