@@ -408,10 +408,10 @@ static void test_splits(void **state)
     (void)state;
     static const struct {
         uint32_t B, S, Q, H, K, blocks, splits;
-    } cuts[] = { { 1, 4096, 1, 14, 2, 1, 32 },
+    } cuts[] = { { 1, 4096, 1, 14, 2, 1, 64 },
                  { 8, 4096, 1, 32, 8, 1, 8 },
                  { 64, 512, 1, 14, 2, 1, 4 },
-                 { 1, 100, 1, 14, 2, 1, 1 },
+                 { 1, 100, 1, 14, 2, 1, 2 },
                  { 1, 512, 512, 14, 2, 224, 2 } };
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         shape s = { RT_DTYPE_BF16, cuts[i].B, cuts[i].S, cuts[i].H, cuts[i].K, 64, 0, 0, false };
