@@ -37,6 +37,7 @@ const char *rt_setting_whole(rt_arena *a, const char *text)
     X(lora_rank, 1, 4096, true, true, "1 to 4096")                                                                     \
     X(batch, 1, 1048576, true, true, "1 to 1048576")                                                                   \
     X(zero, 0, 2, true, true, "0 to 2")                                                                                \
+    X(device_timeout, 0, INFINITY, true, false, "0 or above; 0 waits for ever")                                        \
     X(micro_batch, 1, INFINITY, true, false, "from 1")                                                                 \
     X(steps, 1, 1e9, true, true, "1 to 1000000000")
 

@@ -41,7 +41,7 @@ run eval s --data d.jsonl --teacher t --teacher-weights bf16
 out_has "^weights +the teacher's are dequantised to bf16 once, as the settings say$"
 run eval s --data d.jsonl --teacher t --teacher-weights f16
 exits 2
-err_has "--teacher-weights is auto, native, bf16 or fp8, not 'f16'"
+err_has "--teacher-weights is auto, native, bf16, fp8 or fp8-native, not 'f16'"
 run eval s --data d.jsonl --teacher t --teacher-weights fp8 --json
 exits 0
 json_is 'j["teacher_weights"] == "fp8"'
@@ -101,7 +101,7 @@ run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0-$last --json
 json_is 'j["forward_kl"] == json.load(open("bf16.json"))["forward_kl"]' # all layers are bf16
 run eval t --data d.jsonl --weights auto
 exits 2
-err_has "--weights is native, bf16 or fp8, not 'auto'"
+err_has "--weights is native, bf16, fp8 or fp8-native, not 'auto'"
 run eval t --data d.jsonl --bf16-layers 0
 exits 2
 err_has '--bf16-layers needs --weights fp8'

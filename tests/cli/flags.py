@@ -459,6 +459,33 @@ def _():
     expect(call("train", "--student", "s", "--data", "d.jsonl", "--out", "one", "--devices", "0")[0] == 2, "0 is refused")
 
 
+@case("--restarts")
+def _():
+    alone = Run(fails=True, restarts=1)
+    expect(alone.status == 2 and "--restarts needs --devices" in alone.error, alone.error)
+    expect(Run(fails=True, restarts=-1).status == 2, "a number")
+
+
+@case("--zero")
+def _():
+    def memory(zero):
+        text = call("plan", *[str(x) for k, v in BASE.items() for x in (k, v)], "--devices", 2, "--zero", zero)[1]
+        return re.search(r"^memory +(.*)$", text, re.M).group(1)
+    expect(len({memory(z) for z in (0, 1, 2)}) == 3, "less memory of two ranks")
+    expect(Run(zero=2).curve() == base().curve(), "one rank has nothing to share out")
+    expect(Run(fails=True, zero=3).status == 2, "0 to 2")
+
+
+# What becomes of a run whose device fails: tests/cli/ladder.sh.
+@case("--on-device-failure", "--device-timeout", "--keep-host-copy")
+def _():
+    a = Run(on_device_failure="retry:1", device_timeout=60, keep_host_copy=1)
+    expect(a.curve() == base().curve() and a.weights() == base().weights(), "a run that is not disturbed")
+    expect(not [x for x in os.listdir("/dev/shm") if x.startswith("retort-copy")], "and leaves no copy")
+    for changes in ({"on_device_failure": "perhaps"}, {"device_timeout": -1}, {"keep_host_copy": -1}):
+        expect(Run(fails=True, **changes).status == 2, f"{changes}")
+
+
 @case("--smoke")
 def _():
     a = call("distill", *[str(x) for k, v in BASE.items() for x in (k, v)], "--smoke", "--out", "smoked")

@@ -88,7 +88,7 @@ exits 0
 check "from a file" grep -q '"teacher_weights": "fp8"' from-yaml/run/settings.json
 run distill $base --teacher-weights fp4 --out none
 exits 2
-err_has "--teacher-weights 'fp4' is unknown; use one of auto, native, bf16 or fp8"
+err_has "--teacher-weights 'fp4' is unknown; use one of auto, native, bf16, fp8 or fp8-native"
 run train --student s --data d.jsonl --steps 2 --teacher-weights fp8 --out none
 exits 2
 err_has "unknown flag '--teacher-weights'"

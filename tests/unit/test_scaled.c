@@ -155,7 +155,8 @@ static void test_quant_rows(void **state)
     REFUSE(rt_emit_quant_rows(plan, y, put(F, 1, 3), x), "quant_rows: scale is (1,3), expected (3,1)");
     REFUSE(rt_emit_quant_rows(plan, put(RT_DTYPE_U8, 3, 7), scale, x), "operand 'y' is u8; it takes e4m3");
     REFUSE(rt_emit_quant_rows(plan, y, put(B, 3, 1), x), "operand 'scale' is bf16; it takes f32");
-    REFUSE(rt_emit_quant_rows(plan, y, scale, in(Q, 3, 7)), "operand 'x' is e4m3; it takes f32, bf16 or f16");
+    REFUSE(rt_emit_quant_rows(plan, y, scale, in(Q, 3, 7)),
+           "operand 'x' is e4m3; it takes f32, bf16, f16 or a quantised type");
 }
 
 /* Ops that leave their y as codes at once: a scale for each row with codes, none without. */

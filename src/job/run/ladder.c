@@ -31,6 +31,8 @@ int rt_ladder_begin(rt_ladder *l, const rt_settings *s, bool ranks, const char *
     const char *device = s->given[RT_SETTING_ID_device] ? s->device : NULL;
     *l = (rt_ladder){ .named = device && strcmp(device, "auto") != 0 };
     int rc = parse(l, s->on_device_failure, e);
+    if (rc >= 0 && s->given[RT_SETTING_ID_device_timeout])
+        rc = rt_settings_check_range(s, RT_SETTING_ID_device_timeout, e);
     if (ranks) l->on = false;
     const char *failed = rt_dev_env(env, RT_LADDER_VARIABLE);
     if (ranks || !failed || !*failed) return rc;
