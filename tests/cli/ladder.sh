@@ -1,9 +1,9 @@
 # ladder.sh - a run that survives its device: a Vulkan loader that has the software driver fail (tests/vulkan/faults.c), and
 # the CPU below it. Faults at random moments are tools/ladder_test.py's.
 . "$(dirname "$0")/harness"
-. "$(dirname "$0")/run_case"
 : "${BUILD:?names the build folder}"
-loader=$(realpath "$BUILD")/tests/faults
+loader=$(realpath "$BUILD")/tests/faults # before the working folder is another
+. "$(dirname "$0")/run_case"
 real=$(ldconfig -p 2>/dev/null | sed -n 's/.*libvulkan\.so\.1 .*=> //p' | head -n 1)
 
 texts d.jsonl 40 and
