@@ -126,8 +126,8 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
     static const char *const how[] = { [RT_WEIGHTS_NATIVE] = "the teacher's stay as they are stored",
                                        [RT_WEIGHTS_BF16] = "the teacher's are dequantised to bf16 once",
                                        [RT_WEIGHTS_FP8] = "the teacher's are quantised to fp8 once",
-                                       [RT_WEIGHTS_FP8_NATIVE] = "the teacher's stay as they are stored, and are "
-                                                                 "quantised to fp8 at every use" };
+                                       [RT_WEIGHTS_FP8_NATIVE] = ("the teacher's stay as they are stored, and are "
+                                                                  "quantised to fp8 at every use") };
     const rt_weights_case *f = &c->facts;
     char a[32], b[32], d[32];
     if (c->why == RT_WEIGHTS_UNSAID) return;
