@@ -186,8 +186,7 @@ static void play_count_up(void *params)
 {
     rt_cuda_count_up_params p;
     memcpy(&p, params, sizeof p);
-    volatile uint32_t *word = (volatile uint32_t *)(uintptr_t)p.word;
-    *word = *word + 1;
+    atomic_fetch_add((atomic_uint *)(uintptr_t)p.word, 1);
 }
 
 static void play_first_fault(void *params)

@@ -74,7 +74,7 @@ static void *watch(void *ranks)
     bool given_up = false;
     double since = rt_now();
     while (!sleep_until_stopped(r)) {
-        const uint32_t now = *(volatile uint32_t *)r->word;
+        const uint32_t now = atomic_load(r->word);
         const double at = rt_now();
         if (now != seen && !given_up) since = at;
         seen = now;
@@ -223,11 +223,11 @@ static int open_comm(rt_cuda_ranks *r, rt_err *e)
     void *host = NULL;
     RT_TRY(rt_cuda_status(&r->d->cu, r->d->cu.host_alloc(&host, sizeof *r->word, 0), e, "pinning a word"));
     r->word = host;
-    *r->word = 1; /* joining may hang too */
+    atomic_store(r->word, 1); /* joining may hang too */
     RT_TRY(begin_watch(r, e));
     RT_TRY(join(r, e));
     RT_TRY(warm(r, e));
-    *r->word = 0;
+    atomic_store(r->word, 0);
 out:
     return rc;
 }

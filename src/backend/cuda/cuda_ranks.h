@@ -20,7 +20,7 @@ struct rt_cuda_ranks {
     const char *algo;           /* NCCL_ALGO */
     float *send, *recv;         /* pinned, of staging: (RT_CUDA_COMM_PIECE + size) each */
     rt_fault *faults;           /* (size) likewise */
-    uint32_t *word;             /* pinned: odd while a collective is under way (count_up) */
+    atomic_uint *word;          /* pinned: odd while a collective is under way (count_up) */
     char text[300];
     /* the watch */
     double seconds;
