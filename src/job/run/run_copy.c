@@ -34,8 +34,8 @@ int rt_run_copy_begin(rt_run *r, rt_err *e)
 {
     int rc = RT_OK;
     if (!r->settings->keep_host_copy || r->temporary) return RT_OK;
+    RT_TRY(rt_dir_scratch(&r->copy_folder, &r->arena, in_memory, "retort-copy", e)); /* killed processes' copies go */
     RT_TRY(check_room(r, e));
-    RT_TRY(rt_dir_scratch(&r->copy_folder, &r->arena, in_memory, "retort-copy", e));
     r->loop.copy_every = (uint32_t)r->settings->keep_host_copy;
 out:
     return rc;
