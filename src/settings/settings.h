@@ -148,8 +148,8 @@ typedef enum rt_setting_need {
       "Recomputation of activations to save memory, of every layer, or of some: block:14,mlp:6; the loss changes by "  \
       "rounding only")                                                                                                 \
     X(zero, "--zero", COUNT, "auto", FREE, NOTHING, "0|1|2",                                                           \
-      "What several ranks share out: 1 the optimizer's state, 2 gradients too, 0 nothing; changes memory, not the "    \
-      "loss")                                                                                                          \
+      "ZeRO stage over several ranks: 1 shards the optimizer's state, 2 gradients too, 0 nothing; changes memory, not "\
+      "the loss")                                                                                                      \
     X(head_chunk, "--head-chunk", COUNT, "auto", FREE, NOTHING, "N",                                                   \
       "Head chunk: positions whose logits exist at once")                                                              \
     X(memory_limit, "--memory-limit", TEXT, "auto", FREE, NOTHING, "SIZE",                                             \

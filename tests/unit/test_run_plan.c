@@ -3,7 +3,6 @@
  * below a plan is refused. */
 #include "train_case.h"
 
-#include "format/convert.h"
 #include "job/run/run_cost.h"
 #include "job/run/run_internal.h"
 
@@ -72,26 +71,6 @@ static void make_models(void)
     write_model(path_of("teacher"), &c, RT_DTYPE_F32, false);
 }
 
-/* A quantised teacher in GGUF, with its tokenizer. */
-static void quantise(const char *from, const char *to)
-{
-    rt_err e = { 0 };
-    rt_pool *pool = NULL;
-    rt_arena a = { 0 };
-    rt_model_text text;
-    rt_convert v = { 0 };
-    rt_model_file *m = open_model(path_of(from));
-    if (rt_model_text_for(&text, &m->text, RT_CONTAINER_GGUF, m->config.vocab, &a, NULL, &e) < 0)
-        fail_msg("%s", e.text);
-    rt_convert_opts o = { .to = RT_CONTAINER_GGUF, .path = path_of(to), .mix = rt_mix_find("q8_0"), .text = &text };
-    assert_int_equal(rt_pool_new(&pool, 1, &e), RT_OK);
-    if (rt_convert_plan(&v, m, &o, &e) < 0 || rt_convert_run(&v, NULL, NULL, pool, &e) < 0) fail_msg("%s", e.text);
-    rt_convert_free(&v);
-    rt_pool_free(pool);
-    rt_model_file_close(m);
-    rt_arena_free(&a);
-}
-
 static void make_data(void)
 {
     FILE *f = fopen(path_of("d.jsonl"), "w");
@@ -106,7 +85,7 @@ static int set_up(void **state)
     rt_err e = { 0 };
     if (make_test_dir(state) != 0) return -1;
     make_models();
-    quantise("teacher", "q.gguf");
+    pack_model(path_of("teacher"), path_of("q.gguf"), "q8_0");
     make_data();
     return rt_dir_make(path_of("scratch"), &e);
 }
